@@ -90,6 +90,19 @@ int64_t format_product(int64_t a, int64_t b)
 	return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
 }
 
+char *format_time(const char *iso, char out[FORMAT_BYTES])
+{
+	char clean[FORMAT_BYTES];
+
+	term_clean(iso, clean, sizeof(clean));
+	/* "2026-01-08T19:50:57.123Z" without the milliseconds */
+	if (strlen(clean) >= 20 && clean[10] == 'T')
+		snprintf(out, FORMAT_BYTES, "%.10s %.8sZ", clean, clean + 11);
+	else
+		snprintf(out, FORMAT_BYTES, "%s", clean);
+	return out;
+}
+
 int format_percent(double fraction)
 {
 	if (!(fraction > 0.0)) /* nor is NaN */

@@ -19,6 +19,8 @@ char *format_count(int64_t value, char out[FORMAT_BYTES]);
 char *format_size(int64_t bytes, char out[FORMAT_BYTES]);
 /* "5.31 ms", "12.4 s", "2m03s", "1h02m" */
 char *format_duration(double seconds, char out[FORMAT_BYTES]);
+/* "2026-01-31 12:00:03Z" of an ISO timestamp */
+char *format_time(const char *iso, char out[FORMAT_BYTES]);
 /* 37 of 0.378; 0 to 100, whatever the fraction */
 int format_percent(double fraction);
 /* "+4.5%" of a ratio 1.045 */

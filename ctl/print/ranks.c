@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/table.h"
 #include "ctl/print/text.h"
 
@@ -55,13 +56,9 @@ static void cell_unit(struct table *table, double value, const char *unit)
 
 static void gpu_columns(struct table *table, const struct term *t)
 {
-	table_column(table, "GPU", false);
-	table_column(table, "GPU MEMORY", false);
-	table_column(table, "TEMP", true);
-	table_column(table, "POWER", true);
-	table_column(table, "CPU", true);
+	table_columns(table, "GPU\tGPU MEMORY\t>TEMP\t>POWER\t>CPU");
 	if (t->width >= DEVICE_COLUMNS)
-		table_column(table, "DEVICE", false);
+		table_columns(table, "DEVICE");
 }
 
 static void gpu_cells(
@@ -81,13 +78,6 @@ static void gpu_cells(
 	table_cell(table, "%s", ranks_load(rank, load, sizeof(load)));
 	if (t->width >= DEVICE_COLUMNS)
 		table_cell(table, "%s", device);
-}
-
-static void cpu_columns(struct table *table, const struct term *t)
-{
-	table_column(table, "CPU", false);
-	table_column(table, "MEMORY", true);
-	table_column(table, "DEVICE", false);
 }
 
 /* The bar is full when all threads that compute do. */
@@ -131,31 +121,22 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
 	const double threads = (double)format_int(engine, "threads", 1);
 	const bool gpus = any_gpu(ranks), nodes = ranks_on_nodes(ranks);
-	char state[32], pid[32], device[256];
+	char device[256];
 	struct table table;
 	size_t i;
 
 	table_init(&table);
-	table_column(&table, "RANK", true);
-	if (nodes)
-		table_column(&table, "NODE", true);
-	table_column(&table, "STATE", false);
-	table_column(&table, "PID", true);
+	table_columns(&table, nodes ? ">RANK\t>NODE\tSTATE\t>PID" : ">RANK\tSTATE\t>PID");
 	if (gpus)
 		gpu_columns(&table, t);
 	else
-		cpu_columns(&table, t);
+		table_columns(&table, "CPU\t>MEMORY\tDEVICE");
 	json_array_foreach(ranks, i, rank) {
 		if (i == rows)
 			break;
-		table_cell(&table, "%lld", (long long)format_int(rank, "rank", (int64_t)i));
-		if (nodes)
-			table_cell(&table, "%lld", (long long)format_int(rank, "node", 0));
-		table_cell(&table, "%s", format_string(rank, "state", "?", state, sizeof(state)));
-		table_cell(&table, "%s",
-			format_int(rank, "pid", 0) > 0
-				? format_string(rank, "pid", "-", pid, sizeof(pid))
-				: "-");
+		members_cells(
+			&table, rank, nodes ? "{rank}\t{node|0}\t{state}" : "{rank}\t{state}");
+		members_cells(&table, rank, format_int(rank, "pid", 0) > 0 ? "{pid}" : "-");
 		format_string(json_object_get(rank, "device"), "name", "-", device, sizeof(device));
 		if (gpus)
 			gpu_cells(&table, t, rank, device);
@@ -168,30 +149,24 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 		fprintf(t->file, "        and %zu more\n", json_array_size(ranks) - i);
 }
 
-/* ": python3 of ann (uid 1234), pid 77, 12 GB" of the one with most memory; "" if unknown. */
-static void other_text(const json_t *gpu, char *out, size_t out_bytes)
+/* ": python3 of ann (uid 1234), pid 77, 12 GB" of the one with most memory; nothing if unknown. */
+static void print_other(FILE *to, const json_t *gpu)
 {
-	const int64_t pid = format_int(gpu, "other_pid", 0), uid = format_int(gpu, "other_uid", -1);
-	char command[32], user[TEXT_USER_BYTES], size[FORMAT_BYTES];
-	int n;
+	const int64_t uid = format_int(gpu, "other_uid", -1);
+	char user[TEXT_USER_BYTES];
 
-	out[0] = '\0';
-	if (pid <= 0)
+	if (format_int(gpu, "other_pid", 0) <= 0)
 		return;
-	if (uid >= 0)
-		n = snprintf(out, out_bytes, ": %s of %s, pid %lld",
-			format_string(gpu, "other_command", "?", command, sizeof(command)),
-			text_user(uid, user), (long long)pid);
-	else
-		n = snprintf(out, out_bytes, ": pid %lld", (long long)pid);
-	if (json_is_integer(json_object_get(gpu, "other_memory_bytes")))
-		snprintf(out + n, out_bytes - (size_t)n, ", %s",
-			ranks_size(gpu, "other_memory_bytes", size));
+	fputs(": ", to);
+	if (uid >= 0) {
+		members_print(to, gpu, "{other_command} of ");
+		fprintf(to, "%s, ", text_user(uid, user));
+	}
+	members_print(to, gpu, "pid {other_pid}[, {other_memory_bytes:size}]");
 }
 
 int ranks_print_others(const struct term *t, const json_t *ranks, int rows)
 {
-	char other[256];
 	const json_t *rank;
 	int lines = 0;
 	size_t i;
@@ -203,13 +178,83 @@ int ranks_print_others(const struct term *t, const json_t *ranks, int rows)
 		if (others <= 0 || lines == rows)
 			continue;
 		lines++;
-		other_text(gpu, other, sizeof(other));
 		fprintf(t->file,
-			"        %srank %lld: %lld other process%s on its GPU %s the "
-			"measurement%s%s\n",
+			"        %srank %lld: %lld other process%s on its GPU %s the measurement",
 			term_colour(t, TERM_RED), (long long)format_int(rank, "rank", (int64_t)i),
 			(long long)others, others == 1 ? "" : "es",
-			others == 1 ? "disturbs" : "disturb", other, term_colour(t, TERM_PLAIN));
+			others == 1 ? "disturbs" : "disturb");
+		print_other(t->file, gpu);
+		fprintf(t->file, "%s\n", term_colour(t, TERM_PLAIN));
 	}
 	return lines;
+}
+
+/* ---- nodes ---- */
+
+static bool is_joined(const json_t *member)
+{
+	const char *state = json_string_value(json_object_get(member, "state"));
+
+	return state && strcmp(state, "joined") == 0;
+}
+
+static void cell_ms(struct table *table, const char *what, double seconds, const char *format)
+{
+	char number[32];
+
+	snprintf(number, sizeof(number), "-");
+	if (isfinite(seconds))
+		snprintf(number, sizeof(number), "%s%.1f ms",
+			seconds > 0 && format[0] == '+' ? "+" : "", seconds * 1e3);
+	table_cell(table, "%s %s", what, number);
+}
+
+static void print_members(const struct term *t, const json_t *members, int rows)
+{
+	const json_t *member;
+	struct table table;
+	int printed = 0;
+	size_t i;
+
+	table_init(&table);
+	table_columns(&table, "\t\t\t\t\t");
+	for (int joined = 0; joined < 2; joined++) {
+		json_array_foreach(members, i, member) {
+			if (is_joined(member) != (joined == 1) || printed++ >= rows)
+				continue;
+			members_cells(&table, member, "node {node}\t{state}\t{host|}\t{address|}");
+			if (joined) {
+				cell_ms(&table, "round trip", format_real(member, "rtt_s"), "");
+				cell_ms(&table, "clock", format_real(member, "clock_offset_s"),
+					"+");
+			} else {
+				members_cells(&table, member, "{reason|}\t");
+			}
+		}
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+}
+
+void ranks_print_nodes(const struct term *t, const json_t *world, int rows)
+{
+	const json_t *members = json_object_get(world, "members"), *member;
+	const size_t n = json_array_size(members);
+	size_t joined = 0, i;
+
+	if (!json_is_object(world))
+		return;
+	if (json_is_object(json_object_get(world, "leader"))) {
+		members_print(t->file, world,
+			"nodes   node {node|0}, member of {leader.address}[ ({leader.host})]: "
+			"{leader.state} since {leader.since:time|-}[: {leader.reason}]\n");
+		return;
+	}
+	json_array_foreach(members, i, member)
+		joined += is_joined(member);
+	fprintf(t->file, "%snodes   %zu of %zu, ", joined < n ? term_colour(t, TERM_RED) : "",
+		joined + 1, n + 1);
+	members_print(t->file, world, "the leader listens on {listen}");
+	fprintf(t->file, "%s\n", joined < n ? term_colour(t, TERM_PLAIN) : "");
+	print_members(t, members, rows);
 }

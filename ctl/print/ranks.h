@@ -1,4 +1,4 @@
-/* ranks.h: the ranks of the engine, as top and status print them. */
+/* ranks.h: the ranks of the engine, and the nodes, as top and status print them. */
 #ifndef GPT2D_CTL_PRINT_RANKS_H
 #define GPT2D_CTL_PRINT_RANKS_H
 
@@ -21,5 +21,11 @@ const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BY
 
 /* Whether any runs on another node than the leader's. */
 bool ranks_on_nodes(const json_t *ranks);
+
+/*
+ * The nodes of status's "world": a line, and up to rows lines of members, those that are missing
+ * first. Nothing for null.
+ */
+void ranks_print_nodes(const struct term *t, const json_t *world, int rows);
 
 #endif

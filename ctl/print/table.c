@@ -16,6 +16,8 @@ void table_finish(struct table *t)
 	for (size_t i = 0; i < t->n_cells; i++)
 		free(t->cells[i]);
 	free(t->cells);
+	for (size_t i = 0; i < t->n_columns; i++)
+		free(t->headers[i]);
 	*t = (struct table){0};
 }
 
@@ -23,8 +25,24 @@ void table_column(struct table *t, const char *header, bool right)
 {
 	if (t->n_columns == TABLE_COLUMNS_MAX)
 		return;
-	t->headers[t->n_columns] = header;
+	t->headers[t->n_columns] = memory_text(header);
 	t->right[t->n_columns++] = right;
+}
+
+void table_columns(struct table *t, const char *names)
+{
+	size_t n;
+
+	do {
+		const bool right = *names == '>';
+		char *name;
+
+		n = strcspn(names, "\t");
+		name = memory_printed("%.*s", (int)(n - right), names + right);
+		table_column(t, name, right);
+		free(name);
+		names += n + 1;
+	} while (names[-1]);
 }
 
 void table_cell(struct table *t, const char *format, ...)
@@ -97,7 +115,7 @@ void table_print(const struct table *t, const struct term *term, const char *ind
 		}
 	}
 	if (headers)
-		print_row(t, term, indent, widths, t->headers);
+		print_row(t, term, indent, widths, (const char *const *)t->headers);
 	for (size_t r = 0; r < n_rows; r++) {
 		for (size_t c = 0; c < t->n_columns; c++)
 			row[c] = cell_at(t, r, c);

@@ -10,7 +10,7 @@ enum { TABLE_COLUMNS_MAX = 16 };
 
 struct table {
 	size_t n_columns;
-	const char *headers[TABLE_COLUMNS_MAX];
+	char *headers[TABLE_COLUMNS_MAX];
 	bool right[TABLE_COLUMNS_MAX];
 	bool whole;   /* nothing is cut: a part of a hash looks like one */
 	char **cells; /* row after row */
@@ -22,6 +22,8 @@ void table_finish(struct table *t);
 
 /* Before the first cell. header "" shows none. */
 void table_column(struct table *t, const char *header, bool right);
+/* Several: names between tabs; ">NAME" is right-aligned. */
+void table_columns(struct table *t, const char *names);
 void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*

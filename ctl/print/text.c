@@ -3,28 +3,12 @@
 #include <math.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/states.h"
 #include "proto/waiting.h"
-
-const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-	char clean[64];
-
-	if (!text) {
-		snprintf(out, out_bytes, "-");
-		return out;
-	}
-	term_clean(text, clean, sizeof(clean));
-	/* "2026-01-08T19:50:57.123Z" without the milliseconds */
-	if (strlen(clean) >= 20 && clean[10] == 'T')
-		snprintf(out, out_bytes, "%.10s %.8sZ", clean, clean + 11);
-	else
-		snprintf(out, out_bytes, "%s", clean);
-	return out;
-}
 
 const char *text_reason(const char *state, const char *reason)
 {
@@ -60,31 +44,27 @@ const char *text_user(int64_t uid, char out[TEXT_USER_BYTES])
 
 void text_hold(const struct term *t, const char *label, const json_t *hold)
 {
-	char at[64], reason[300], by[TEXT_USER_BYTES];
+	char by[TEXT_USER_BYTES];
 
 	if (!json_is_object(hold))
 		return;
-	format_string(hold, "reason", "", reason, sizeof(reason));
-	fprintf(t->file, "%s since %s by %s%s%s\n", label, text_time(hold, "since", at, sizeof(at)),
-		text_user(format_int(hold, "uid", -1), by), *reason ? ": " : "", reason);
+	fputs(label, t->file);
+	members_print(t->file, hold, " since {since:time|-} by ");
+	fputs(text_user(format_int(hold, "uid", -1), by), t->file);
+	members_print(t->file, hold, "[: {reason}]\n");
 }
 
 void text_store(const struct term *t, const json_t *store)
 {
-	char path[4096], error[256], advice[700], at[64];
-
-	if (json_is_object(store))
-		fprintf(t->file,
-			"%sgpt2d cannot write %s since %s: %s; %s%s\n"
-			"gpt2d reports how a run ended once it can write again\n",
-			term_colour(t, TERM_RED),
-			format_string(store, "path", "?", path, sizeof(path)),
-			text_time(store, "since", at, sizeof(at)),
-			format_string(store, "error", "?", error, sizeof(error)),
-			format_string(store, "advice", "", advice, sizeof(advice)),
+	if (json_is_object(store)) {
+		fputs(term_colour(t, TERM_RED), t->file);
+		members_print(t->file, store,
+			"gpt2d cannot write {path} since {since:time|-}: {error}; {advice|}");
+		fprintf(t->file, "%s\ngpt2d reports how a run ended once it can write again\n",
 			term_colour(t, TERM_PLAIN));
-	else
+	} else {
 		fputs("gpt2d can write again\n", t->file);
+	}
 	fflush(t->file);
 }
 
@@ -100,16 +80,10 @@ bool text_waits(const char *waiting)
 
 void text_outlook(const struct term *t, const json_t *outlook)
 {
-	const double starts = format_real(outlook, "starts_in_s");
-	char waiting[900], in[FORMAT_BYTES];
-
-	if (!json_is_object(outlook))
-		return;
-	fprintf(t->file, "waits     %lld ahead%s%s; %s\n",
-		(long long)format_int(outlook, "position", 0),
-		starts >= 0 ? ", starts in about " : "",
-		starts >= 0 ? format_duration(starts, in) : "",
-		format_string(outlook, "waiting", "", waiting, sizeof(waiting)));
+	if (json_is_object(outlook))
+		members_print(t->file, outlook,
+			"waits     {position|0} ahead[, starts in about {starts_in_s:duration}]; "
+			"{waiting|}\n");
 }
 
 /* Why row i of the queue waits. head: the reason of the first row, which is printed above. */
@@ -138,27 +112,22 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 {
 	const json_t *queue = json_object_get(status, "queue"), *run;
 	const int64_t queued = format_int(status, "queued", 0);
-	char name[80], head[900], waiting[900], in[FORMAT_BYTES];
+	char head[900], waiting[900], *in;
 	struct table table;
 	size_t i;
 
 	format_string(status, "waiting", "", head, sizeof(head));
 	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *head ? ": " : "", head);
 	table_init(&table);
-	for (int column = 0; column < 4; column++)
-		table_column(&table, "", column == 0);
+	table_columns(&table, ">\t\t\t");
 	json_array_foreach(queue, i, run) {
-		const double starts = format_real(run, "starts_in_s");
-
 		if (i == rows)
 			break;
 		format_string(run, "waiting", "", waiting, sizeof(waiting));
-		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
-		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
-		table_cell(&table, "priority %lld", (long long)format_int(run, "priority", 0));
-		table_cell(&table, "%s%s%s%s", starts >= 0 ? "in about " : "",
-			starts >= 0 ? format_duration(starts, in) : "", starts >= 0 ? ", " : "",
-			row_waits(i, head, waiting));
+		members_cells(&table, run, "{id}\t{name|}\tpriority {priority}");
+		in = members_text(run, "[in about {starts_in_s:duration}, ]");
+		table_cell(&table, "%s%s", in, row_waits(i, head, waiting));
+		free(in);
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);
@@ -209,29 +178,22 @@ void text_running(const struct term *t, const json_t *status)
 {
 	const json_t *running = json_object_get(status, "running");
 	const json_t *run = json_object_get(running, "run");
-	char name[80], state[32], why[600];
+	char state[32];
 
 	if (!json_is_object(run)) {
 		fputs("running none\n", t->file);
 		return;
 	}
 	format_string(run, "state", "?", state, sizeof(state));
-	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
-		format_string(run, "name", "", name, sizeof(name)),
-		term_colour(t, states_colour(state)), state, term_colour(t, TERM_PLAIN));
-	if (*format_string(running, "stopping", "", why, sizeof(why)))
-		fprintf(t->file, "        the run ends after the step in progress: %s\n", why);
+	members_print(t->file, run, "running {id} {name|}: ");
+	fprintf(t->file, "%s%s%s\n", term_colour(t, states_colour(state)), state,
+		term_colour(t, TERM_PLAIN));
+	members_print(t->file, running,
+		"[        the run ends after the step in progress: {stopping}\n]");
 	text_progress(t, json_object_get(running, "progress"));
 }
 
 /* ---- plans, warnings ---- */
-
-void text_cell(struct table *table, double value, char *(*format)(double, char *))
-{
-	char text[FORMAT_BYTES];
-
-	table_cell(table, "%s", isfinite(value) ? format(value, text) : "-");
-}
 
 void text_plan(const json_t *plan, char *out, size_t out_bytes)
 {

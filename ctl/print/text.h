@@ -10,10 +10,6 @@
 #include "ctl/print/table.h"
 #include "ctl/print/term.h"
 
-/*
- * "2026-01-31 12:00:03Z" of a timestamp (an ISO string), or "-".
- */
-const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes);
 /* The reason without the state's name, with which gpt2d may begin it ("cancelled: asked for"). */
 const char *text_reason(const char *state, const char *reason);
 /* "STATE: REASON" of a run, coloured, and the end of the line. */
@@ -44,8 +40,6 @@ void text_running(const struct term *t, const json_t *status);
 /* Lines with a bar of what protocol.h calls progress; nothing for null. */
 void text_progress(const struct term *t, const json_t *progress);
 
-/* A cell with the number in that format, "-" if it is not finite. */
-void text_cell(struct table *table, double value, char *(*format)(double, char *));
 /* "8 buckets of 1,048,576 el (4.19 MB)" of an engine's plan, or "-". */
 void text_plan(const json_t *plan, char *out, size_t out_bytes);
 /*

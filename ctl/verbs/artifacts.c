@@ -1,11 +1,10 @@
 /* gpt2ctl artifacts: the files of a run, and copies of them. */
 #include <limits.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "ctl/results/artifact_copy.h"
 #include "ctl/print/format.h"
-#include "ctl/print/table.h"
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
@@ -20,19 +19,8 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-static void segment_cell(struct table *t, const json_t *file)
-{
-	const int64_t segment = format_int(file, "segment", 0);
-
-	if (segment <= 0)
-		table_cell(t, "-");
-	else
-		table_cell(t, "%lld", (long long)segment);
-}
-
 static void print_files(const struct term *t, const json_t *files)
 {
-	char path[4096], count[FORMAT_BYTES], sha256[80];
 	const json_t *file;
 	struct table table;
 	size_t i;
@@ -41,16 +29,12 @@ static void print_files(const struct term *t, const json_t *files)
 		return;
 	table_init(&table);
 	table.whole = true;
-	table_column(&table, "SEGMENT", true);
-	table_column(&table, "BYTES", true);
-	table_column(&table, "FILE", false);
-	table_column(&table, "SHA-256", false);
+	table_columns(&table, ">SEGMENT\t>BYTES\tFILE\tSHA-256");
 	json_array_foreach(files, i, file) {
-		segment_cell(&table, file);
-		table_cell(&table, "%s", format_count(format_int(file, "bytes", 0), count));
-		table_cell(&table, "%s", format_string(file, "path", "?", path, sizeof(path)));
-		table_cell(&table, "%s",
-			format_string(file, "sha256", "(unreadable)", sha256, sizeof(sha256)));
+		members_cells(&table, file, "{segment|-}\t{bytes:count|0}\t{path}");
+		members_cells(&table, file,
+			json_is_string(json_object_get(file, "sha256")) ? "{sha256}"
+									: "(unreadable)");
 	}
 	table_print(&table, t, "");
 	table_finish(&table);
@@ -58,7 +42,7 @@ static void print_files(const struct term *t, const json_t *files)
 
 static void print_copy(const struct term *t, const json_t *result)
 {
-	char text[32], dir[4096], size[FORMAT_BYTES];
+	char text[32], size[FORMAT_BYTES];
 	int64_t copied = 0, present = 0, bytes = 0;
 	const json_t *file;
 	size_t i;
@@ -72,106 +56,83 @@ static void print_copy(const struct term *t, const json_t *result)
 			present++;
 		}
 	}
-	fprintf(t->file, "copied %lld file%s, %s, to %s", (long long)copied, copied == 1 ? "" : "s",
-		format_size(bytes, size),
-		format_string(result, "copied_to", "?", dir, sizeof(dir)));
+	fprintf(t->file, "copied %lld file%s, %s", (long long)copied, copied == 1 ? "" : "s",
+		format_size(bytes, size));
+	members_print(t->file, result, ", to {copied_to}");
 	if (present > 0)
 		fprintf(t->file, "; %lld %s already there", (long long)present,
 			present == 1 ? "was" : "were");
 	fputc('\n', t->file);
 }
 
-static void print_trouble(const struct term *err, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void print_trouble(const struct term *err, const char *format, ...)
+/* A line of standard error. */
+static void print_trouble(const struct term *err, const json_t *object, const char *format)
 {
-	va_list args;
-
 	fprintf(err->file, "%sgpt2ctl:%s ", term_colour(err, TERM_RED),
 		term_colour(err, TERM_PLAIN));
-	va_start(args, format);
-	vfprintf(err->file, format, args);
-	va_end(args);
+	members_print(err->file, object, format);
 	fputc('\n', err->file);
 }
 
-/* WHAT PATH: the member why of the file; nothing without that member. */
-static void print_happened(
-	const struct term *err, const char *what, const json_t *file, const char *why)
+/* A line for each file with the member key. */
+static void print_each(
+	const struct term *err, const json_t *files, const char *key, const char *format)
 {
-	char path[4096], text[300];
-
-	if (json_is_string(json_object_get(file, why)))
-		print_trouble(err, "%s %s: %s", what,
-			format_string(file, "path", "?", path, sizeof(path)),
-			format_string(file, why, "", text, sizeof(text)));
-}
-
-/* A line for each file, or one if no file is left. */
-static void print_missing(const struct term *err, const json_t *result)
-{
-	const json_t *missing = json_object_get(result, "missing"), *file;
-	const size_t n = json_array_size(missing);
-	char path[4096];
+	const json_t *file;
 	size_t i;
 
-	if (n > 1 && json_array_size(json_object_get(result, "files")) == 0) {
-		print_trouble(err,
-			"missing: none of the %zu files that the engine wrote exists; was %s"
-			" removed, or is its disk not mounted?",
-			n, format_string(result, "dir", "?", path, sizeof(path)));
-		return;
-	}
-	json_array_foreach(missing, i, file)
-		print_trouble(err,
-			"missing %s: the engine wrote %lld bytes, the file does not exist",
-			format_string(file, "path", "?", path, sizeof(path)),
-			(long long)format_int(file, "bytes", 0));
+	json_array_foreach(files, i, file)
+		if (json_object_get(file, key))
+			print_trouble(err, file, format);
 }
 
 static void print_troubles(struct output *o, const json_t *result)
 {
-	const int64_t left_out = format_int(result, "left_out", 0);
+	const json_t *files = json_object_get(result, "files");
+	const json_t *missing = json_object_get(result, "missing");
 	const struct term *err = &o->err;
-	const json_t *file;
-	size_t i;
+	json_t *count;
 
 	if (o->unread)
 		return;
-	json_array_foreach(json_object_get(result, "files"), i, file)
-		print_happened(err, "altered", file, "altered");
-	print_missing(err, result);
-	json_array_foreach(json_object_get(result, "files"), i, file)
-		print_happened(err, "left out", file, "message");
-	if (left_out > 0)
-		print_trouble(err,
-			"left out %lld file%s with names that are not those of artifacts",
-			(long long)left_out, left_out == 1 ? "" : "s");
+	print_each(err, files, "altered", "altered {path}: {altered}");
+	if (json_array_size(missing) > 1 && json_array_size(files) == 0) {
+		count = json_pack("{s:i, s:O}", "n", (int)json_array_size(missing), "dir",
+			json_object_get(result, "dir"));
+		print_trouble(err, count,
+			"missing: none of the {n} files that the engine wrote exists; was {dir} "
+			"removed, or is its disk not mounted?");
+		json_decref(count);
+	} else {
+		print_each(err, missing, "path",
+			"missing {path}: the engine wrote {bytes} bytes, the file does not exist");
+	}
+	print_each(err, files, "message", "left out {path}: {message}");
+	if (format_int(result, "left_out", 0) > 0)
+		print_trouble(err, result,
+			"left out {left_out} file{left_out:s} with names that are not those of "
+			"artifacts");
 }
 
 static void print_artifacts(struct output *o, const json_t *result)
 {
 	const json_t *files = json_object_get(result, "files"), *file;
 	const struct term *t = &o->out;
-	char name[80], state[32], dir[4096], size[FORMAT_BYTES];
+	char size[FORMAT_BYTES];
 	int64_t bytes = 0;
 	size_t i;
 
 	json_array_foreach(files, i, file)
 		bytes = format_sum(bytes, format_int(file, "bytes", 0));
 	if (!json_object_get(result, "copied_to")) {
-		fprintf(t->file, "run %lld %s (%s): %zu file%s, %s, in %s\n",
-			(long long)format_int(result, "id", 0),
-			format_string(result, "name", "", name, sizeof(name)),
-			format_string(result, "state", "?", state, sizeof(state)),
-			json_array_size(files), json_array_size(files) == 1 ? "" : "s",
-			format_size(bytes, size),
-			format_string(result, "dir", "?", dir, sizeof(dir)));
+		members_print(t->file, result, "run {id} {name|} ({state}): ");
+		fprintf(t->file, "%zu file%s, %s, ", json_array_size(files),
+			json_array_size(files) == 1 ? "" : "s", format_size(bytes, size));
+		members_print(t->file, result, "in {dir}\n");
 		print_files(t, files);
-	}
-	if (json_object_get(result, "copied_to"))
+	} else {
 		print_copy(t, result);
+	}
 }
 
 /* ---- whether the files are those that the engine wrote ---- */

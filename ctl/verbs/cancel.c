@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/print/states.h"
 #include "ctl/verbs/verb.h"
 #include "proto/text.h"
@@ -125,27 +126,25 @@ static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *run
 
 static void print_cancelled(struct output *o, const json_t *result)
 {
-	char id[32], state[32];
-	const json_t *row;
+	const json_t *runs = json_object_get(result, "runs"), *row;
 	size_t i;
 
-	if (json_array_size(json_object_get(result, "runs")) == 0)
+	if (json_array_size(runs) == 0)
 		fputs("nothing to cancel\n", o->out.file);
-	json_array_foreach(json_object_get(result, "runs"), i, row) {
-		if (!json_is_string(json_object_get(row, "state")))
+	json_array_foreach(runs, i, row) {
+		const char *state = json_string_value(json_object_get(row, "state"));
+
+		if (!state)
 			continue; /* its error was printed */
-		format_string(row, "id", "?", id, sizeof(id));
-		format_string(row, "state", "?", state, sizeof(state));
 		if (json_is_true(json_object_get(row, "already")))
-			fprintf(o->out.file, "run %s is already %s, nothing to cancel\n", id,
-				state);
+			members_print(o->out.file, row,
+				"run {id} is already {state}, nothing to cancel\n");
 		else if (strcmp(state, "cancelled") == 0)
-			fprintf(o->out.file, "run %s is cancelled\n", id);
+			members_print(o->out.file, row, "run {id} is cancelled\n");
 		else
-			fprintf(o->out.file,
-				"run %s is being cancelled (%s); wait for its end with: gpt2ctl "
-				"wait %s\n",
-				id, state, id);
+			members_print(o->out.file, row,
+				"run {id} is being cancelled ({state}); wait for its end with: "
+				"gpt2ctl wait {id}\n");
 	}
 }
 

@@ -6,7 +6,7 @@
 
 #include "ctl/data/token_file.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
@@ -174,25 +174,15 @@ static int prepare(struct preparation *p, const struct options *args, const stru
 
 static void print_prepared(struct output *o, const json_t *result)
 {
-	char path[4096], use[16], format[16], tokens[FORMAT_BYTES], size[FORMAT_BYTES];
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(result, "files"), i, row) {
-		fprintf(o->out.file, "%s: %s tokens, %s, %s, for %s\n",
-			format_string(row, "path", "?", path, sizeof(path)),
-			format_count(format_int(row, "tokens", 0), tokens),
-			format_size(format_int(row, "bytes", 0), size),
-			format_string(row, "format", "?", format, sizeof(format)),
-			format_string(row, "use", "train", use, sizeof(use)));
-	}
-	fprintf(o->out.file, "tokenizer %s: vocab_size %lld, largest id found %lld\n",
-		format_string(result, "tokenizer", "?", path, sizeof(path)),
-		(long long)format_int(result, "vocab_size", 0),
-		(long long)format_int(result, "largest_token", -1));
-	if (json_is_string(json_object_get(result, "vocabulary")))
-		fprintf(o->out.file, "vocabulary %s\n",
-			format_string(result, "vocabulary", "?", path, sizeof(path)));
+	json_array_foreach(json_object_get(result, "files"), i, row)
+		members_print(o->out.file, row,
+			"{path}: {tokens:count} tokens, {bytes:size}, {format}, for {use}\n");
+	members_print(o->out.file, result,
+		"tokenizer {tokenizer}: vocab_size {vocab_size}, largest id found {largest_token}\n"
+		"[vocabulary {vocabulary}\n]");
 }
 
 static json_t *result_of(const struct preparation *p, const json_t *files)

@@ -5,7 +5,7 @@
 #include "ctl/data/token_reader.h"
 #include "proto/utf8.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
@@ -117,24 +117,14 @@ static void print_text(struct output *o, const json_t *result)
 
 static void print_shown(struct output *o, const json_t *result)
 {
-	char path[4096], format[16], tokens[FORMAT_BYTES], size[FORMAT_BYTES], text[80];
 	const json_t *ids = json_object_get(result, "first_tokens"), *id;
 	size_t i;
 
-	fprintf(o->out.file, "%s: %s tokens, %s, %s\n",
-		format_string(result, "path", "?", path, sizeof(path)),
-		format_count(format_int(result, "tokens", 0), tokens),
-		format_size(format_int(result, "bytes", 0), size),
-		format_string(result, "format", "?", format, sizeof(format)));
-	fprintf(o->out.file, "sha256     %s\n",
-		format_string(result, "sha256", "?", text, sizeof(text)));
-	fprintf(o->out.file, "ids        largest %lld, %s different ones\n",
-		(long long)format_int(result, "largest_token", -1),
-		format_count(format_int(result, "distinct_tokens", 0), tokens));
-	if (json_is_integer(json_object_get(result, "separators")))
-		fprintf(o->out.file, "tokenizer  %s, separators of documents: %s\n",
-			format_string(result, "tokenizer", "?", text, sizeof(text)),
-			format_count(format_int(result, "separators", 0), tokens));
+	members_print(o->out.file, result,
+		"{path}: {tokens:count} tokens, {bytes:size}, {format}\n"
+		"sha256     {sha256}\n"
+		"ids        largest {largest_token}, {distinct_tokens:count} different ones\n"
+		"[tokenizer  {tokenizer}, separators of documents: {separators:count}\n]");
 	if (json_array_size(ids) == 0)
 		return;
 	fputs("first", o->out.file);

@@ -1,152 +1,91 @@
 #include "ctl/verbs/dry_run.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "proto/stats/verdict.h"
 
 /* ---- the lines of an arm: an array, so that the lines of arms can be compared ---- */
 
-static void add(json_t *lines, const char *label, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void add(json_t *lines, const char *label, const char *format, ...)
+/* format: of the members of object; nothing if that is null. */
+static void add(json_t *lines, const char *label, const json_t *object, const char *format)
 {
-	char text[4200];
-	va_list ap;
+	char *text;
 
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
+	if (!json_is_object(object))
+		return;
+	text = members_text(object, format);
 	json_array_append_new(lines, json_sprintf("  %-22s %s", label, text));
-}
-
-static void add_model(json_t *lines, const json_t *model)
-{
-	char parameters[FORMAT_BYTES], vocabulary[FORMAT_BYTES];
-
-	if (json_is_object(model))
-		add(lines, "model", "%s parameters, vocabulary padded to %s",
-			format_count(format_int(model, "parameters", 0), parameters),
-			format_count(format_int(model, "vocab_padded", 0), vocabulary));
-}
-
-static void add_batch(json_t *lines, const json_t *batch)
-{
-	char sequences[FORMAT_BYTES];
-
-	if (json_is_object(batch))
-		add(lines, "batch", "%s sequences: %lld ranks x %lld, accumulation %lld",
-			format_count(format_int(batch, "train_batch_size", 0), sequences),
-			(long long)format_int(batch, "world", 0),
-			(long long)format_int(batch, "train_micro_batch_size_per_gpu", 0),
-			(long long)format_int(batch, "gradient_accumulation_steps", 0));
-}
-
-static void add_work(json_t *lines, const json_t *work)
-{
-	char steps[FORMAT_BYTES], micro[FORMAT_BYTES], tokens[FORMAT_BYTES];
-
-	if (json_is_object(work))
-		add(lines, "work", "%s steps, %s micro-steps, %s tokens",
-			format_count(format_int(work, "optimizer_steps", 0), steps),
-			format_count(format_int(work, "micro_steps", 0), micro),
-			format_count(format_int(work, "tokens", 0), tokens));
+	free(text);
 }
 
 /* passes: the key of the number of times that the file is read. */
 static void add_file(json_t *lines, const char *label, const json_t *file, const char *passes)
 {
-	const int64_t left = format_int(file, "left_out_tokens", 0);
-	char tokens[FORMAT_BYTES], needed[FORMAT_BYTES], number[FORMAT_BYTES];
-	char left_out[FORMAT_BYTES + 32] = "", times[64] = "", text[4096];
 	const double read = format_real(file, passes);
+	char times[64] = "", format[160], number[FORMAT_BYTES];
 
-	if (!json_is_object(file))
-		return;
 	if (read >= 999.5 && read < 0x1p53)
 		snprintf(times, sizeof(times), ", %s %s", passes,
 			format_count((int64_t)round(read), number));
 	else if (isfinite(read))
 		snprintf(times, sizeof(times), ", %s %.3g", passes, read);
-	if (left > 0)
-		snprintf(left_out, sizeof(left_out), ", %s left out at the end",
-			format_count(left, number));
-	add(lines, label, "%s tokens, %s required%s%s",
-		format_count(format_int(file, "tokens", 0), tokens),
-		format_count(format_int(file, "needed", 0), needed), left_out, times);
-	add(lines, "", "%s", format_string(file, "path", "-", text, sizeof(text)));
+	snprintf(format, sizeof(format), "{tokens:count} tokens, {needed:count} required%s%s",
+		format_int(file, "left_out_tokens", 0) > 0
+			? ", {left_out_tokens:count} left out at the end"
+			: "",
+		times);
+	add(lines, label, file, format);
+	add(lines, "", file, "{path|-}");
 }
 
 /* Each label names the total, because lines that all arms share are printed apart from it. */
 static const struct {
-	const char *label, *key, *second; /* second: a key to be added, or NULL */
+	const char *label, *key;
 } memory_parts[] = {
-	{"memory: parameters", "parameters_bytes", NULL},
-	{"memory: gradients", "gradients_bytes", NULL},
-	{"memory: fp32 parameters", "master_bytes", NULL},
-	{"memory: Adam's moments", "moment_m_bytes", "moment_v_bytes"},
-	{"memory: activations", "activations_bytes", NULL},
-	{"memory: logits", "logits_bytes", NULL},
-	{"memory: batches", "batch_bytes", NULL},
-	{"memory: scratch", "scratch_bytes", NULL},
-	{"memory: branch scratch", "scratch_branch_bytes", NULL},
-	{"memory: communication", "comm_bytes", NULL},
-	{"memory: device's context", "context_bytes", NULL},
-	{"memory: for tuning", "tuning_bytes", NULL},
+	{"memory: parameters", "parameters_bytes"},
+	{"memory: gradients", "gradients_bytes"},
+	{"memory: fp32 parameters", "master_bytes"},
+	{"memory: Adam's moments", "moments_bytes"},
+	{"memory: activations", "activations_bytes"},
+	{"memory: logits", "logits_bytes"},
+	{"memory: batches", "batch_bytes"},
+	{"memory: scratch", "scratch_bytes"},
+	{"memory: branch scratch", "scratch_branch_bytes"},
+	{"memory: communication", "comm_bytes"},
+	{"memory: device's context", "context_bytes"},
+	{"memory: for tuning", "tuning_bytes"},
 };
 
-/* With each activation_checkpointing. */
-static void add_activations(json_t *lines, const json_t *memory)
+static void add_memory(json_t *lines, const json_t *check)
 {
-	const int64_t none = format_int(memory, "activations_none_bytes", 0);
-	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
+	json_t *memory = json_copy(json_object_get(check, "memory"));
+	const bool one =
+		format_int(memory, "planned_bytes", 0) == format_int(memory, "total_bytes", 0);
+	char format[64];
 
-	if (none > 0)
-		add(lines, "activations with", "none %s, selective %s, full %s",
-			format_size(none, a),
-			format_size(format_int(memory, "activations_selective_bytes", 0), b),
-			format_size(format_int(memory, "activations_full_bytes", 0), c));
-}
-
-static void add_memory(json_t *lines, const json_t *memory)
-{
-	const int64_t total = format_int(memory, "total_bytes", 0);
-	const int64_t planned = format_int(memory, "planned_bytes", 0);
-	const int64_t available = format_int(memory, "available_bytes", 0);
-	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
-
-	if (!json_is_object(memory))
-		return;
-	add(lines, "memory of a rank", "%s", format_size(total, a));
+	json_object_set_new(memory, "moments_bytes",
+		json_integer(format_int(memory, "moment_m_bytes", 0) +
+			format_int(memory, "moment_v_bytes", 0)));
+	add(lines, "memory of a rank", memory, "{total_bytes:size}");
 	for (size_t i = 0; i < sizeof(memory_parts) / sizeof(memory_parts[0]); i++) {
-		int64_t bytes = format_int(memory, memory_parts[i].key, 0);
-
-		if (memory_parts[i].second)
-			bytes += format_int(memory, memory_parts[i].second, 0);
-		if (bytes > 0)
-			add(lines, memory_parts[i].label, "%s", format_size(bytes, a));
+		snprintf(format, sizeof(format), "{%s:size}", memory_parts[i].key);
+		if (format_int(memory, memory_parts[i].key, 0) > 0)
+			add(lines, memory_parts[i].label, memory, format);
 	}
-	if (available > 0)
-		add(lines, planned == total ? "of the device" : "all ranks together",
-			"%s of %s, %s free now", format_size(planned, a), format_size(available, b),
-			format_size(format_int(memory, "free_bytes", 0), c));
-	add_activations(lines, memory);
-}
-
-static void add_traffic(json_t *lines, const json_t *traffic)
-{
-	char scatter[FORMAT_BYTES], gather[FORMAT_BYTES], reduce[FORMAT_BYTES];
-
-	if (!json_is_object(traffic))
-		return;
-	add(lines, "sent in a step", "reduce-scatter %s, all-gather %s, all-reduce %s",
-		format_size(format_int(traffic, "reduce_scatter_bytes", 0), scatter),
-		format_size(format_int(traffic, "all_gather_bytes", 0), gather),
-		format_size(format_int(traffic, "all_reduce_bytes", 0), reduce));
+	if (format_int(memory, "available_bytes", 0) > 0)
+		add(lines, one ? "of the device" : "all ranks together", memory,
+			"{planned_bytes:size} of {available_bytes:size}, {free_bytes:size} free "
+			"now");
+	/* with each activation_checkpointing */
+	if (format_int(memory, "activations_none_bytes", 0) > 0)
+		add(lines, "activations with", memory,
+			"none {activations_none_bytes:size}, selective "
+			"{activations_selective_bytes:size}, full {activations_full_bytes:size}");
+	json_decref(memory);
 }
 
 /* A new reference. */
@@ -155,13 +94,20 @@ static json_t *describe(const json_t *check)
 	const json_t *data = json_object_get(check, "data");
 	json_t *lines = json_array();
 
-	add_model(lines, json_object_get(check, "model"));
+	add(lines, "model", json_object_get(check, "model"),
+		"{parameters:count} parameters, vocabulary padded to {vocab_padded:count}");
 	add_file(lines, "training data", json_object_get(data, "train"), "epochs");
 	add_file(lines, "validation data", json_object_get(data, "val"), "passes");
-	add_batch(lines, json_object_get(check, "batch"));
-	add_work(lines, json_object_get(check, "work"));
-	add_traffic(lines, json_object_get(check, "traffic"));
-	add_memory(lines, json_object_get(check, "memory"));
+	add(lines, "batch", json_object_get(check, "batch"),
+		"{train_batch_size:count} sequences: {world} ranks x "
+		"{train_micro_batch_size_per_gpu}, accumulation {gradient_accumulation_steps}");
+	add(lines, "work", json_object_get(check, "work"),
+		"{optimizer_steps:count} steps, {micro_steps:count} micro-steps, {tokens:count} "
+		"tokens");
+	add(lines, "sent in a step", json_object_get(check, "traffic"),
+		"reduce-scatter {reduce_scatter_bytes:size}, all-gather {all_gather_bytes:size}, "
+		"all-reduce {all_reduce_bytes:size}");
+	add_memory(lines, check);
 	return lines;
 }
 
@@ -325,12 +271,12 @@ static void print_arm(const struct term *t, const json_t *reply, const json_t *l
 {
 	const json_t *rows = json_object_get(reply, "arms"), *row = json_array_get(rows, arm);
 	const json_t *spec = json_object_get(reply, "spec"), *changes, *plan = plan_of(row);
-	char name[80], first[80], hash[80];
+	char name[80], first[80];
 
 	format_string(row, "arm", "", name, sizeof(name));
-	fprintf(t->file, "\n%sarm %s%s  spec %.16s\n", term_colour(t, TERM_BOLD), name,
-		term_colour(t, TERM_PLAIN),
-		format_string(row, "spec_sha256", "-", hash, sizeof(hash)));
+	fprintf(t->file, "\n%sarm %s%s", term_colour(t, TERM_BOLD), name,
+		term_colour(t, TERM_PLAIN));
+	members_print(t->file, row, "  spec {spec_sha256:16|-}\n");
 	changes = json_object_get(
 		json_object_get(spec, "arms"), json_string_value(json_object_get(row, "arm")));
 	if (arm > 0) {
@@ -370,17 +316,15 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 {
 	const json_t *rows = json_object_get(reply, "arms"), *row;
 	const json_t *spec = json_object_get(reply, "spec");
-	const int64_t segments = format_int(reply, "segments", 1);
 	const size_t n = json_array_size(rows);
 	FILE *out = o->out.file;
 	json_t *lines = json_array(), *warnings = text_warnings(rows);
-	char name[80], hash[80];
 	size_t i;
 
-	fprintf(out, "dry run: nothing is queued\n%s: %zu arm%s, %lld segment%s, spec %.16s\n",
-		format_string(spec, "name", "-", name, sizeof(name)), n, n == 1 ? "" : "s",
-		(long long)segments, segments == 1 ? "" : "s",
-		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)));
+	fputs("dry run: nothing is queued\n", out);
+	members_print(out, spec, "{name|-}: ");
+	fprintf(out, "%zu arm%s, ", n, n == 1 ? "" : "s");
+	members_print(out, reply, "{segments} segment{segments:s}, spec {spec_sha256:16|-}\n");
 	if (verbose) {
 		fputs("\nresolved spec:\n", out);
 		json_dumpf(spec, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -394,7 +338,9 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 			"stage");
 
 		if (json_is_integer(stage))
-			add(own, "ZeRO stage", "%lld", (long long)json_integer_value(stage));
+			json_array_append_new(own,
+				json_sprintf("  %-22s %lld", "ZeRO stage",
+					(long long)json_integer_value(stage)));
 		json_array_append_new(lines, own);
 	}
 	if (n > 1)

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
 #include "proto/checkpoint.h"
@@ -339,13 +339,8 @@ static int open_checkpoint(const char *dir, struct checkpoint **out, struct ctl_
 
 static void print_exported(struct output *o, const json_t *exported)
 {
-	char parameters[FORMAT_BYTES], size[FORMAT_BYTES], path[4096];
-
-	fprintf(o->out.file, "step %lld, %s parameters, %s: %s\n",
-		(long long)format_int(exported, "step", 0),
-		format_si((double)format_int(exported, "parameters", 0), parameters),
-		format_size(format_int(exported, "bytes", 0), size),
-		format_string(exported, "output", "", path, sizeof(path)));
+	members_print(o->out.file, exported,
+		"step {step}, {parameters:si} parameters, {bytes:size}: {output|}\n");
 }
 
 /* Takes found. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/members.h"
 #include "ctl/print/page.h"
 #include "ctl/print/progress.h"
 #include "ctl/print/states.h"
@@ -87,16 +88,16 @@ static void event_step(const struct shown *s)
 
 static void event_log(const struct shown *s)
 {
-	char level[32], message[1024];
+	char level[32];
 
 	format_string(s->params, "level", "", level, sizeof(level));
 	if (strcmp(level, "warning") != 0 && strcmp(level, "error") != 0)
 		return;
 	progress_clear(s->progress);
-	fprintf(s->term->file, "%s%s%s: rank %lld: %s\n",
+	fprintf(s->term->file, "%s%s%s",
 		term_colour(s->term, *level == 'e' ? TERM_RED : TERM_YELLOW), level,
-		term_colour(s->term, TERM_PLAIN), (long long)format_int(s->params, "rank", 0),
-		format_string(s->params, "message", "", message, sizeof(message)));
+		term_colour(s->term, TERM_PLAIN));
+	members_print(s->term->file, s->params, ": rank {rank|0}: {message|}\n");
 }
 
 static void event_store(const struct shown *s)
@@ -109,16 +110,11 @@ static void event_store(const struct shown *s)
 
 static void event_done(const struct shown *s)
 {
-	const int64_t dropped = format_int(s->params, "dropped", 0);
-	char dir[4096];
-
 	print_state(s);
-	format_string(s->params, "dir", "", dir, sizeof(dir));
-	if (*dir)
-		fprintf(s->term->file, "artifacts: %s\n", dir);
-	if (dropped > 0)
-		fprintf(s->term->file, "%lld events were dropped: gpt2ctl read too slowly\n",
-			(long long)dropped);
+	members_print(s->term->file, s->params, "[artifacts: {dir}\n]");
+	if (format_int(s->params, "dropped", 0) > 0)
+		members_print(s->term->file, s->params,
+			"{dropped} events were dropped: gpt2ctl read too slowly\n");
 }
 
 static const struct {

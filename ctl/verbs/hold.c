@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/clock.h"
@@ -58,8 +59,7 @@ static void print_drained(struct output *o, const json_t *reply)
 {
 	text_hold(&o->out, "drained", json_object_get(reply, "drained"));
 	print_run(&o->out, reply, "continues");
-	fprintf(o->out.file, "%lld queued; start them with: gpt2ctl resume\n",
-		(long long)format_int(reply, "queued", 0));
+	members_print(o->out.file, reply, "{queued} queued; start them with: gpt2ctl resume\n");
 }
 
 static void print_resumed(struct output *o, const json_t *reply)
@@ -81,13 +81,12 @@ static void print_released(struct output *o, const json_t *reply)
 	if (format_int(reply, "running", 0) <= 0)
 		fprintf(o->out.file, "the engines %s\n",
 			strcmp(engine, "released") == 0 ? "have ended" : "are ending");
-	fprintf(o->out.file, "%lld queued; start them with: gpt2ctl warm\n",
-		(long long)format_int(reply, "queued", 0));
+	members_print(o->out.file, reply, "{queued} queued; start them with: gpt2ctl warm\n");
 }
 
 static void print_warm(struct output *o, const json_t *reply)
 {
-	char engine[32], took[FORMAT_BYTES];
+	char engine[32];
 
 	format_string(reply, "engine", "?", engine, sizeof(engine));
 	if (strcmp(engine, "ready") != 0)
@@ -96,8 +95,8 @@ static void print_warm(struct output *o, const json_t *reply)
 	else if (json_is_true(json_object_get(reply, "already")))
 		fputs("the engines are ready\n", o->out.file);
 	else
-		fprintf(o->out.file, "the engines are ready after %s\n",
-			format_duration(format_real(reply, "took_s"), took));
+		members_print(
+			o->out.file, reply, "the engines are ready after {took_s:duration|-}\n");
 	text_hold(&o->out, "no run starts until gpt2ctl resume: gpt2d is drained",
 		json_object_get(reply, "drained"));
 }

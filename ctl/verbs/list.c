@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
@@ -132,7 +132,7 @@ static int fetch_all(struct client *c, const struct options *args, int64_t limit
 static void print_list(struct output *o, const json_t *reply)
 {
 	const json_t *runs = json_object_get(reply, "runs"), *run;
-	char name[80], state[32], at[64], reason[600];
+	char state[32], reason[600];
 	struct table t;
 	size_t i;
 
@@ -141,21 +141,12 @@ static void print_list(struct output *o, const json_t *reply)
 		return;
 	}
 	table_init(&t);
-	table_column(&t, "ID", true);
-	table_column(&t, "NAME", false);
-	table_column(&t, "STATE", false);
-	table_column(&t, "SEGMENTS", true);
-	table_column(&t, "SUBMITTED", false);
-	table_column(&t, "PRIORITY", true);
-	table_column(&t, "REASON", false);
+	table_columns(&t, ">ID\tNAME\tSTATE\t>SEGMENTS\tSUBMITTED\t>PRIORITY\tREASON");
 	json_array_foreach(runs, i, run) {
-		table_cell(&t, "%lld", (long long)format_int(run, "id", 0));
-		table_cell(&t, "%s", format_string(run, "name", "", name, sizeof(name)));
-		table_cell(&t, "%s", format_string(run, "state", "?", state, sizeof(state)));
-		table_cell(&t, "%lld/%lld", (long long)format_int(run, "segments_done", 0),
-			(long long)format_int(run, "segments", 0));
-		table_cell(&t, "%s", text_time(run, "submitted_at", at, sizeof(at)));
-		table_cell(&t, "%lld", (long long)format_int(run, "priority", 0));
+		members_cells(&t, run,
+			"{id}\t{name|}\t{state}\t{segments_done}/{segments}\t"
+			"{submitted_at:time|-}\t{priority}");
+		format_string(run, "state", "", state, sizeof(state));
 		format_string(run, "reason", "", reason, sizeof(reason));
 		table_cell(&t, "%s", text_reason(state, reason));
 	}

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/clock.h"
@@ -42,24 +43,24 @@ static void print_line(struct output *o, const json_t *line)
 {
 	const struct term *t = &o->out;
 	const int64_t rank = format_int(line, "rank", -1);
-	char at[64], level[16], message[2048], who[32] = "gpt2d";
+	char level[16], who[32] = "gpt2d";
 
 	if (rank >= 0)
 		snprintf(who, sizeof(who), "rank %lld", (long long)rank);
 	format_string(line, "level", "?", level, sizeof(level));
-	fprintf(t->file, "%s %s%-7s%s %s: %s\n", text_time(line, "at", at, sizeof(at)),
-		term_colour(t, level_colour(level)), level, term_colour(t, TERM_PLAIN), who,
-		format_string(line, "message", "", message, sizeof(message)));
+	members_print(t->file, line, "{at:time|-} ");
+	fprintf(t->file, "%s%-7s%s %s", term_colour(t, level_colour(level)), level,
+		term_colour(t, TERM_PLAIN), who);
+	members_print(t->file, line, ": {message|}\n");
 }
 
 static void print_logs(struct output *o, const json_t *result)
 {
-	const int64_t dropped = format_int(result, "dropped", 0);
 	const json_t *line;
 	size_t i;
 
-	if (dropped > 0)
-		fprintf(o->out.file, "(%lld older messages were dropped)\n", (long long)dropped);
+	if (format_int(result, "dropped", 0) > 0)
+		members_print(o->out.file, result, "({dropped} older messages were dropped)\n");
 	json_array_foreach(json_object_get(result, "lines"), i, line)
 		print_line(o, line);
 }

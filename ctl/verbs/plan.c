@@ -275,11 +275,7 @@ static void print_rows(const struct term *term, const json_t *rows)
 	size_t i;
 
 	table_init(&t);
-	table_column(&t, "BUCKET", true);
-	table_column(&t, "BUCKETS", true);
-	table_column(&t, "COMM ms", true);
-	table_column(&t, "EXPOSED ms", true);
-	table_column(&t, "STEP ms", true);
+	table_columns(&t, ">BUCKET\t>BUCKETS\t>COMM ms\t>EXPOSED ms\t>STEP ms");
 	json_array_foreach(rows, i, row) {
 		table_cell(&t, "%s%s",
 			json_is_true(json_object_get(row, "of_spec")) ? "spec: " : "",

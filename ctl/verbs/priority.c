@@ -1,21 +1,17 @@
 /* gpt2ctl priority: move a queued run. */
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 
 static void print_priority(struct output *o, const json_t *reply)
 {
-	char name[80], state[32];
+	const char *state = json_string_value(json_object_get(reply, "state"));
 
-	fprintf(o->out.file, "run %lld %s: priority %lld, was %lld\n",
-		(long long)format_int(reply, "id", 0),
-		format_string(reply, "name", "", name, sizeof(name)),
-		(long long)format_int(reply, "priority", 0),
-		(long long)format_int(reply, "before", 0));
-	format_string(reply, "state", "", state, sizeof(state));
-	if (strcmp(state, "queued") != 0)
-		fprintf(o->out.file, "the run is already %s\n", state);
+	members_print(o->out.file, reply, "run {id} {name|}: priority {priority}, was {before}\n");
+	if (!state || strcmp(state, "queued") != 0)
+		members_print(o->out.file, reply, "the run is already {state}\n");
 	text_outlook(&o->out, json_object_get(reply, "outlook"));
 }
 

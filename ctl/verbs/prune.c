@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
@@ -23,43 +23,15 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-static void print_runs(const struct term *t, const json_t *runs)
-{
-	char name[80], state[32], at[64], size[FORMAT_BYTES];
-	const json_t *run;
-	struct table table;
-	size_t i;
-
-	table_init(&table);
-	table_column(&table, "ID", true);
-	table_column(&table, "STATE", false);
-	table_column(&table, "ENDED", false);
-	table_column(&table, "SIZE", true);
-	table_column(&table, "NAME", false);
-	json_array_foreach(runs, i, run) {
-		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
-		table_cell(&table, "%s", format_string(run, "state", "?", state, sizeof(state)));
-		table_cell(&table, "%s", text_time(run, "ended_at", at, sizeof(at)));
-		table_cell(&table, "%s", format_size(format_int(run, "bytes", 0), size));
-		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
-	}
-	table_print(&table, t, "");
-	table_finish(&table);
-}
-
 static void print_left(const struct term *t, const json_t *left)
 {
-	char name[80], dir[1024];
 	const json_t *run;
 	size_t i;
 
 	json_array_foreach(left, i, run)
-		fprintf(t->file,
-			"gpt2ctl: run %lld %s is not removed: %s does not exist (is a disk not "
-			"mounted?)\nremove its record with --forget\n",
-			(long long)format_int(run, "id", 0),
-			format_string(run, "name", "", name, sizeof(name)),
-			format_string(run, "dir", "its directory", dir, sizeof(dir)));
+		members_print(t->file, run,
+			"gpt2ctl: run {id} {name|} is not removed: {dir|its directory} does not "
+			"exist (is a disk not mounted?)\nremove its record with --forget\n");
 }
 
 static void print_kept(const struct term *t, const json_t *kept)
@@ -91,7 +63,8 @@ static void print_removed(const struct term *t, const json_t *result)
 		return;
 	}
 	if (dry)
-		print_runs(t, runs);
+		members_table(t, "", runs, ">ID\tSTATE\tENDED\t>SIZE\tNAME",
+			"{id}\t{state}\t{ended_at:time|-}\t{bytes:size}\t{name|}");
 	fprintf(t->file, "%zu run%s %s, %s %s\n", n, n == 1 ? "" : "s",
 		dry ? "would be removed" : "removed",
 		format_size(format_int(result, "bytes", 0), size), dry ? "in total" : "freed");

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/results/slow_rank.h"
 #include "ctl/verbs/verb.h"
@@ -81,32 +82,25 @@ struct spec *show_spec(const json_t *reply, struct ctl_error *e)
 
 static void print_head(const struct term *t, const json_t *run)
 {
-	char name[80], reason[600], uid[32], text[4096];
+	char reason[600];
 
 	format_string(run, "reason", "", reason, sizeof(reason));
-	fprintf(t->file, "run %lld %s: ", (long long)format_int(run, "id", 0),
-		format_string(run, "name", "", name, sizeof(name)));
+	members_print(t->file, run, "run {id} {name|}: ");
 	text_state(t, run);
-	fprintf(t->file, "submitted %s\n", text_time(run, "submitted_at", text, sizeof(text)));
-	fprintf(t->file, "started   %s\n", text_time(run, "started_at", text, sizeof(text)));
-	fprintf(t->file, "ended     %s\n", text_time(run, "ended_at", text, sizeof(text)));
-	fprintf(t->file, "ranks %lld  segments %lld/%lld  attempt %lld  uid %s\n",
-		(long long)format_int(run, "gpus", 0),
-		(long long)format_int(run, "segments_done", 0),
-		(long long)format_int(run, "segments", 0), (long long)format_int(run, "attempt", 1),
-		format_string(run, "uid", "-", uid, sizeof(uid)));
+	members_print(t->file, run,
+		"submitted {submitted_at:time|-}\n"
+		"started   {started_at:time|-}\n"
+		"ended     {ended_at:time|-}\n"
+		"ranks {gpus}  segments {segments_done}/{segments}  attempt {attempt|1}  uid "
+		"{uid|-}\n");
 	if (format_int(run, "priority", 0) != 0)
-		fprintf(t->file, "priority  %lld\n", (long long)format_int(run, "priority", 0));
-	if (format_int(run, "rerun_of", 0) > 0)
-		fprintf(t->file, "rerun of  run %lld\n", (long long)format_int(run, "rerun_of", 0));
+		members_print(t->file, run, "priority  {priority}\n");
+	members_print(t->file, run, "[rerun of  run {rerun_of}\n]");
 	if (json_is_true(json_object_get(run, "kept")))
 		fputs("kept      protected from pruning\n", t->file);
-	fprintf(t->file, "spec      %s\n",
-		format_string(run, "spec_sha256", "-", text, sizeof(text)));
-	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));
+	members_print(t->file, run, "spec      {spec_sha256|-}\nartifacts {dir|-}\n");
 	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
-		fprintf(t->file, "messages of the engines: gpt2ctl logs %lld\n",
-			(long long)format_int(run, "id", 0));
+		members_print(t->file, run, "messages of the engines: gpt2ctl logs {id}\n");
 }
 
 struct difference {
@@ -144,7 +138,7 @@ static void print_keys(const struct term *t, const struct spec *spec, const char
 static void print_arms(const struct term *t, const json_t *reply)
 {
 	const json_t *checks = json_object_get(reply, "checks"), *check;
-	char name[80], hash[80], plan[160];
+	char name[80], plan[160];
 	struct ctl_error e = {0};
 	struct spec *spec = NULL;
 	size_t i;
@@ -156,11 +150,10 @@ static void print_arms(const struct term *t, const json_t *reply)
 	json_array_foreach(checks, i, check) {
 		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
 			sizeof(plan));
-		fprintf(t->file, "arm %s  spec %.16s\n  %s\n",
-			format_string(check, "arm", "", name, sizeof(name)),
-			format_string(check, "spec_sha256", "-", hash, sizeof(hash)), plan);
+		members_print(t->file, check, "arm {arm|}  spec {spec_sha256:16|-}\n");
+		fprintf(t->file, "  %s\n", plan);
 		if (spec)
-			print_keys(t, spec, name);
+			print_keys(t, spec, format_string(check, "arm", "", name, sizeof(name)));
 	}
 	spec_free(spec);
 	ctl_error_clear(&e);
@@ -183,45 +176,31 @@ static void print_segments(const struct term *t, const json_t *segments)
 {
 	const bool loss = any_has(segments, "loss_last");
 	const bool val_loss = any_has(segments, "val_loss");
-	char arm[80], state[32], reason[600], voided[600];
-	const json_t *segment, *summary;
+	const json_t *segment;
 	struct table table;
 	size_t i;
 
 	if (json_array_size(segments) == 0)
 		return;
 	table_init(&table);
-	table_column(&table, "SEGMENT", true);
-	table_column(&table, "BLOCK", true);
-	table_column(&table, "ARM", false);
-	table_column(&table, "STATE", false);
-	table_column(&table, "TOK/S", true);
-	table_column(&table, "EXPOSED COMM", true);
+	table_columns(&table, ">SEGMENT\t>BLOCK\tARM\tSTATE\t>TOK/S\t>EXPOSED COMM");
 	if (loss)
-		table_column(&table, "LOSS", true);
+		table_columns(&table, ">LOSS");
 	if (val_loss)
-		table_column(&table, "VAL LOSS", true);
-	table_column(&table, "REASON", false);
+		table_columns(&table, ">VAL LOSS");
+	table_columns(&table, "REASON");
 	json_array_foreach(segments, i, segment) {
-		summary = json_object_get(segment, "summary");
-		table_cell(
-			&table, "%lld", (long long)format_int(segment, "segment", (int64_t)i + 1));
-		table_cell(&table, "%lld", (long long)format_int(segment, "block", 0));
-		table_cell(&table, "%s", format_string(segment, "arm", "", arm, sizeof(arm)));
-		table_cell(
-			&table, "%s", format_string(segment, "state", "?", state, sizeof(state)));
-		text_cell(&table, format_real(summary, "tok_s_global"), format_si);
-		text_cell(&table, format_real(summary, "exposed_comm_mean_s"), format_duration);
+		members_cells(&table, segment,
+			"{segment}\t{block|0}\t{arm|}\t{state}\t{summary.tok_s_global:si|-}\t"
+			"{summary.exposed_comm_mean_s:duration|-}");
 		if (loss)
-			text_cell(&table, format_real(summary, "loss_last"), format_loss);
+			members_cells(&table, segment, "{summary.loss_last:loss|-}");
 		if (val_loss)
-			text_cell(&table, format_real(summary, "val_loss"), format_loss);
-		format_string(segment, "reason", "", reason, sizeof(reason));
-		format_string(segment, "void", "", voided, sizeof(voided));
-		if (*voided && !*reason)
-			table_cell(&table, "block void: %s", voided);
-		else
-			table_cell(&table, "%s", reason);
+			members_cells(&table, segment, "{summary.val_loss:loss|-}");
+		members_cells(&table, segment,
+			json_string_length(json_object_get(segment, "reason")) > 0
+				? "{reason}"
+				: "[block void: {void}]");
 	}
 	fputc('\n', t->file);
 	table_print(&table, t, "");
@@ -230,25 +209,10 @@ static void print_segments(const struct term *t, const json_t *segments)
 
 static void print_transitions(const struct term *t, const json_t *transitions)
 {
-	char at[64], state[32], reason[600];
-	const json_t *row;
-	struct table table;
-	size_t i;
-
 	if (json_array_size(transitions) == 0)
 		return;
-	table_init(&table);
-	table_column(&table, "TIME", false);
-	table_column(&table, "STATE", false);
-	table_column(&table, "REASON", false);
-	json_array_foreach(transitions, i, row) {
-		table_cell(&table, "%s", text_time(row, "at", at, sizeof(at)));
-		table_cell(&table, "%s", format_string(row, "state", "?", state, sizeof(state)));
-		table_cell(&table, "%s", format_string(row, "reason", "", reason, sizeof(reason)));
-	}
 	fputc('\n', t->file);
-	table_print(&table, t, "");
-	table_finish(&table);
+	members_table(t, "", transitions, "TIME\tSTATE\tREASON", "{at:time|-}\t{state}\t{reason|}");
 }
 
 static void print_show(struct output *o, const json_t *reply)

@@ -1,11 +1,10 @@
 /* gpt2ctl status: the daemon, its engine, the run in progress, the queue. */
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "ctl/link/interrupt.h"
-#include "ctl/print/nodes.h"
+#include "ctl/print/members.h"
 #include "ctl/print/ranks.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
@@ -24,108 +23,69 @@ static const struct option_row options[] = {
 
 static void print_daemon(const struct term *t, const json_t *daemon)
 {
-	char build[128], version[64], state[32], up[FORMAT_BYTES], size[FORMAT_BYTES], dir[4096];
-
-	fprintf(t->file,
-		"gpt2d %s (build %s): %s\n"
-		"process %lld, up %s, %s resident, clients %lld\n",
-		format_string(daemon, "version", "?", version, sizeof(version)),
-		format_string(daemon, "build", "?", build, sizeof(build)),
-		format_string(daemon, "state", "?", state, sizeof(state)),
-		(long long)format_int(daemon, "pid", 0),
-		format_duration(format_real(daemon, "uptime_s"), up),
-		format_size(format_int(daemon, "rss_bytes", 0), size),
-		(long long)format_int(daemon, "clients", 0));
-	fprintf(t->file, "socket  %s\n", format_string(daemon, "socket", "-", dir, sizeof(dir)));
-	fprintf(t->file, "state   %s\n", format_string(daemon, "state_dir", "-", dir, sizeof(dir)));
+	members_print(t->file, daemon,
+		"gpt2d {version} (build {build}): {state}\n"
+		"process {pid}, up {uptime_s:duration|-}, {rss_bytes:size} resident, clients "
+		"{clients}\n"
+		"socket  {socket|-}\n"
+		"state   {state_dir|-}\n");
 }
 
 static void print_store(const struct term *t, const json_t *store)
 {
-	char path[4096], error[256], advice[700], at[64];
-
 	if (!json_is_object(store))
 		return;
-	fprintf(t->file,
-		"%sstore   %s has been failing since %s: %s\n"
-		"        until it recovers, no run starts and submissions are refused: %s%s\n",
-		term_colour(t, TERM_RED), format_string(store, "path", "?", path, sizeof(path)),
-		text_time(store, "since", at, sizeof(at)),
-		format_string(store, "error", "?", error, sizeof(error)),
-		format_string(store, "advice", "", advice, sizeof(advice)),
-		term_colour(t, TERM_PLAIN));
+	fputs(term_colour(t, TERM_RED), t->file);
+	members_print(t->file, store,
+		"store   {path} has been failing since {since:time|-}: {error}\n"
+		"        until it recovers, no run starts and submissions are refused: {advice|}");
+	fprintf(t->file, "%s\n", term_colour(t, TERM_PLAIN));
 }
 
-/* A device is an object of the engine, or a name. */
-static void device_name(const json_t *rank, char *out, size_t out_bytes)
+static void print_ranks(const struct term *t, const json_t *ranks)
 {
-	const json_t *device = json_object_get(rank, "device");
-
-	if (json_is_object(device))
-		format_string(device, "name", "", out, out_bytes);
-	else
-		format_string(rank, "device", "", out, out_bytes);
-}
-
-static void print_idle(const struct term *t, const json_t *idle)
-{
-	char at[64];
-
-	if (json_is_object(idle))
-		fprintf(t->file,
-			"        released since %s, after %lld s without work (idle_release); the "
-			"next run and gpt2ctl warm start them\n",
-			text_time(idle, "since", at, sizeof(at)),
-			(long long)format_int(idle, "after_s", 0));
-}
-
-static void print_engine(const struct term *t, const json_t *engine)
-{
-	char state[32], reason[600], program[4096], rank_state[32], device[256];
-	char why[512];
-	char wait[FORMAT_BYTES];
-	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
-	const double retry = format_real(engine, "retry_in_s");
 	const bool nodes = ranks_on_nodes(ranks);
 	struct table table;
+	const json_t *rank;
 	size_t i;
 
-	format_string(engine, "reason", "", reason, sizeof(reason));
-	fprintf(t->file,
-		"engine  %s\n"
-		"        %s, ranks %zu, threads per rank %lld, restarts %lld%s%s\n",
-		format_string(engine, "program", "-", program, sizeof(program)),
-		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
-		(long long)format_int(engine, "threads", 0),
-		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
-	print_idle(t, json_object_get(engine, "idle"));
-	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
-		fputs("        messages of the engines: gpt2ctl logs\n", t->file);
-	if (*format_string(engine, "device_why", "", why, sizeof(why)))
-		fprintf(t->file, "        on %s: %s\n",
-			format_string(engine, "device", "?", device, sizeof(device)), why);
-	if (isfinite(retry) && retry > 0.0)
-		fprintf(t->file, "        gpt2d restarts them in %s\n",
-			format_duration(retry, wait));
 	table_init(&table);
-	for (int column = 0; column < 4 + nodes; column++)
-		table_column(&table, "", false);
+	table_columns(&table, nodes ? "\t\t\t\t" : "\t\t\t");
 	json_array_foreach(ranks, i, rank) {
-		device_name(rank, device, sizeof(device));
-		table_cell(&table, "rank %lld", (long long)format_int(rank, "rank", (int64_t)i));
-		if (nodes)
-			table_cell(&table, "node %lld", (long long)format_int(rank, "node", 0));
-		table_cell(&table, "%s",
-			format_string(rank, "state", "?", rank_state, sizeof(rank_state)));
-		if (format_int(rank, "pid", 0) > 0)
-			table_cell(&table, "pid %lld", (long long)format_int(rank, "pid", 0));
-		else
-			table_cell(&table, "%s", "");
-		table_cell(&table, "%s", device);
+		members_cells(&table, rank, nodes ? "rank {rank}\tnode {node|0}" : "rank {rank}");
+		members_cells(&table, rank,
+			format_int(rank, "pid", 0) > 0 ? "{state}\tpid {pid}" : "{state}\t");
+		/* a device is an object of the engine, or a name */
+		members_cells(&table, rank,
+			json_is_object(json_object_get(rank, "device")) ? "{device.name|}"
+									: "{device|}");
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);
 	ranks_print_others(t, ranks, INT_MAX);
+}
+
+static void print_engine(const struct term *t, const json_t *engine)
+{
+	const json_t *ranks = json_object_get(engine, "ranks");
+	const json_t *idle = json_object_get(engine, "idle");
+	const char *reason = json_string_value(json_object_get(engine, "reason"));
+
+	members_print(t->file, engine, "engine  {program|-}\n        {state}, ");
+	fprintf(t->file, "ranks %zu, ", json_array_size(ranks));
+	members_print(
+		t->file, engine, "threads per rank {threads}, restarts {restarts}[: {reason}]\n");
+	if (json_is_object(idle))
+		members_print(t->file, idle,
+			"        released since {since:time|-}, after {after_s} s without work "
+			"(idle_release); the next run and gpt2ctl warm start them\n");
+	if (reason && strncmp(reason, "engine_", strlen("engine_")) == 0)
+		fputs("        messages of the engines: gpt2ctl logs\n", t->file);
+	members_print(t->file, engine, "[        on {device}: {device_why}\n]");
+	if (format_real(engine, "retry_in_s") > 0.0)
+		members_print(
+			t->file, engine, "        gpt2d restarts them in {retry_in_s:duration}\n");
+	print_ranks(t, ranks);
 }
 
 static void print_counts(const struct term *t, const json_t *reply)
@@ -151,7 +111,7 @@ static void print_status(struct output *o, const json_t *reply, size_t queue_row
 	text_hold(&o->out, "drained", json_object_get(reply, "drained"));
 	text_hold(&o->out, "released", json_object_get(reply, "released"));
 	print_store(&o->out, json_object_get(reply, "store"));
-	nodes_print(&o->out, json_object_get(reply, "world"), INT_MAX);
+	ranks_print_nodes(&o->out, json_object_get(reply, "world"), INT_MAX);
 	print_engine(&o->out, json_object_get(reply, "engine"));
 	text_running(&o->out, reply);
 	text_queue(&o->out, reply, queue_rows);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/members.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/deepspeed_source.h"
 #include "ctl/verbs/dry_run.h"
@@ -211,16 +212,15 @@ static void complete(struct client *c, const json_t *spec, json_t *reply)
 
 static void print_submitted(struct output *o, const json_t *reply)
 {
-	const int64_t segments = format_int(reply, "segments", 1);
-	const int64_t ahead = format_int(reply, "position", 0);
 	const json_t *arms = json_object_get(reply, "arms"), *arm;
-	char name[80], dir[4096], hash[80], waiting[900];
+	const char *waiting = json_string_value(json_object_get(reply, "waiting"));
+	char name[80];
 	size_t i;
 
-	fprintf(o->out.file, "run %lld %s queued%s", (long long)format_int(reply, "id", 0),
-		format_string(reply, "name", "", name, sizeof(name)), ahead > 0 ? "" : "\n");
-	if (ahead > 0)
-		fprintf(o->out.file, ", %lld ahead\n", (long long)ahead);
+	members_print(o->out.file, reply, "run {id} {name|} queued");
+	if (format_int(reply, "position", 0) > 0)
+		members_print(o->out.file, reply, ", {position} ahead");
+	fputc('\n', o->out.file);
 	if (json_array_size(arms) > 1) {
 		fputs("arms      ", o->out.file);
 		json_array_foreach(arms, i, arm) {
@@ -230,15 +230,10 @@ static void print_submitted(struct output *o, const json_t *reply)
 		}
 		fputc('\n', o->out.file);
 	}
-	fprintf(o->out.file, "segments  %lld\n", (long long)segments);
-	fprintf(o->out.file, "spec      %.16s\n",
-		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)));
-	format_string(reply, "dir", "", dir, sizeof(dir));
-	if (*dir)
-		fprintf(o->out.file, "artifacts %s\n", dir);
-	format_string(reply, "waiting", "", waiting, sizeof(waiting));
-	if (text_waits(waiting))
-		fprintf(o->out.file, "waits     %s\n", waiting);
+	members_print(o->out.file, reply,
+		"segments  {segments}\nspec      {spec_sha256:16|-}\n[artifacts {dir}\n]");
+	if (waiting && text_waits(waiting))
+		members_print(o->out.file, reply, "waits     {waiting}\n");
 	text_print_warnings(&o->out, json_object_get(reply, "warnings"));
 }
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ctl/link/interrupt.h"
-#include "ctl/print/nodes.h"
+#include "ctl/print/members.h"
 #include "ctl/print/ranks.h"
 #include "ctl/print/screen.h"
 #include "ctl/print/text.h"
@@ -240,46 +240,37 @@ static void print_head(const struct view *v, const struct term *t)
 	const json_t *daemon = json_object_get(v->status, "daemon");
 	const json_t *host = json_object_get(v->status, "host");
 	const json_t *store = json_object_get(v->status, "store");
-	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
-	char load[32], rss[FORMAT_BYTES], error[600], advice[700];
 	const double load_1m = format_real(host, "load_1m");
-	const int64_t limit_bytes = format_int(host, "memory_limit_bytes", INT64_MAX);
-	const bool limited = limit_bytes < format_int(host, "memory_bytes", 0);
-	char limit[FORMAT_BYTES];
+	const bool limited = format_int(host, "memory_limit_bytes", INT64_MAX) <
+		format_int(host, "memory_bytes", 0);
+	char load[32];
 
-	fprintf(t->file, "%sgpt2d %s%s %s, up %s, cpu %s, %s, clients %lld\n",
-		term_colour(t, TERM_BOLD),
-		format_string(daemon, "version", "?", version, sizeof(version)),
-		term_colour(t, TERM_PLAIN),
-		format_string(daemon, "state", "?", state, sizeof(state)),
-		format_duration(format_real(daemon, "uptime_s"), up),
-		ranks_load(daemon, load, sizeof(load)), ranks_size(daemon, "rss_bytes", rss),
-		(long long)format_int(daemon, "clients", 0));
-	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free%s%s\n",
-		(long long)format_int(host, "processors", 0), isfinite(load_1m) ? load_1m : 0.0,
-		ranks_size(host, "memory_available_bytes", free),
-		ranks_size(host, "memory_bytes", all), limited ? ", limit " : "",
-		limited ? ranks_size(host, "memory_limit_bytes", limit) : "");
-	if (json_is_object(store))
-		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
-			format_string(store, "error", "?", error, sizeof(error)),
-			format_string(store, "advice", "", advice, sizeof(advice)),
-			term_colour(t, TERM_PLAIN));
+	fputs(term_colour(t, TERM_BOLD), t->file);
+	members_print(t->file, daemon, "gpt2d {version}");
+	fputs(term_colour(t, TERM_PLAIN), t->file);
+	members_print(t->file, daemon, " {state}, up {uptime_s:duration|-}, ");
+	fprintf(t->file, "cpu %s", ranks_load(daemon, load, sizeof(load)));
+	members_print(t->file, daemon, ", {rss_bytes:size|-}, clients {clients}\n");
+	members_print(t->file, host, "host    {processors|0} processors, ");
+	fprintf(t->file, "load %.2f", isfinite(load_1m) ? load_1m : 0.0);
+	members_print(t->file, host,
+		limited ? ", {memory_available_bytes:size|-} of {memory_bytes:size|-} free, limit "
+			  "{memory_limit_bytes:size|-}\n"
+			: ", {memory_available_bytes:size|-} of {memory_bytes:size|-} free\n");
+	if (!json_is_object(store))
+		return;
+	fputs(term_colour(t, TERM_RED), t->file);
+	members_print(t->file, store, "store   {error}: {advice|}");
+	fprintf(t->file, "%s\n", term_colour(t, TERM_PLAIN));
 }
 
 static void print_engine(const struct view *v, const struct term *t, size_t rows)
 {
 	const json_t *engine = json_object_get(v->status, "engine");
-	const json_t *idle = json_object_get(engine, "idle");
-	char state[32], at[64], reason[600];
 
-	format_string(engine, "reason", "", reason, sizeof(reason));
-	fprintf(t->file, "engine  %s, restarts %lld%s%s%s%s\n",
-		format_string(engine, "state", "?", state, sizeof(state)),
-		(long long)format_int(engine, "restarts", 0),
-		json_is_object(idle) ? " (idle_release) since " : "",
-		json_is_object(idle) ? text_time(idle, "since", at, sizeof(at)) : "",
-		*reason ? ": " : "", reason);
+	members_print(t->file, engine,
+		"engine  {state}, restarts {restarts}[ (idle_release) since {idle.since:time}][: "
+		"{reason}]\n");
 	ranks_print(t, engine, rows);
 	ranks_print_others(t, json_object_get(engine, "ranks"), 1);
 }
@@ -297,7 +288,7 @@ static void print_view(const struct term *t, const struct view *v, int rows)
 	const json_t *running = json_object_get(v->status, "running");
 
 	print_head(v, t);
-	nodes_print(t, world, node_rows);
+	ranks_print_nodes(t, world, node_rows);
 	text_running(t, v->status);
 	if (json_is_object(json_object_get(running, "run")))
 		print_losses(v, t, json_object_get(running, "progress"));

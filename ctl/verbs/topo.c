@@ -1,51 +1,30 @@
 /* gpt2ctl topo: how each node is built, for the folder in which results are kept. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
-#include "proto/size.h"
 
-enum { TEXT_BYTES = 256, NAME_BYTES = 32 };
+enum { NAME_BYTES = 32 };
 
-/* A text or a number of an object; "-" where it is null. */
-static const char *field(const json_t *object, const char *key, char out[TEXT_BYTES])
+/* A line for each object. */
+static void print_each(FILE *to, const json_t *objects, const char *format)
 {
-	const json_t *value = json_object_get(object, key);
-
-	if (json_is_integer(value)) {
-		snprintf(out, TEXT_BYTES, "%" PRId64, (int64_t)json_integer_value(value));
-		return out;
-	}
-	return format_string(object, key, "-", out, TEXT_BYTES);
-}
-
-static void print_cpu(FILE *to, const json_t *cpu)
-{
-	char model[TEXT_BYTES], sockets[TEXT_BYTES], cores[TEXT_BYTES], threads[TEXT_BYTES];
-	char cpus[TEXT_BYTES], size[SIZE_BYTES];
-	const json_t *node;
+	const json_t *object;
 	size_t i;
 
-	fprintf(to, "processors: %s, %s sockets, %s cores, %s threads\n",
-		field(cpu, "model", model), field(cpu, "sockets", sockets),
-		field(cpu, "cores", cores), field(cpu, "threads", threads));
-	json_array_foreach(json_object_get(cpu, "numa"), i, node)
-		fprintf(to, "  NUMA node %" PRId64 ": processors %s, %s\n",
-			format_int(node, "node", 0), field(node, "cpus", cpus),
-			size_text(format_int(node, "memory_bytes", 0), size));
+	json_array_foreach(objects, i, object)
+		members_print(to, object, format);
 }
 
 /* As nvidia-smi topo -m shows it. */
 static void print_gpus(FILE *to, const json_t *gpus)
 {
-	char name[TEXT_BYTES], uuid[TEXT_BYTES], pci[TEXT_BYTES], numa[TEXT_BYTES],
-		cpus[TEXT_BYTES];
-	const json_t *gpu, *link;
+	const json_t *gpu, *link, *numa;
 	size_t i, j;
 
 	if (json_array_size(gpus) == 0)
@@ -55,57 +34,50 @@ static void print_gpus(FILE *to, const json_t *gpus)
 		fprintf(to, "GPU%-3zu ", i);
 	fprintf(to, "NUMA  processors\n");
 	json_array_foreach(gpus, i, gpu) {
+		char node[16] = "-";
+
 		fprintf(to, "  GPU%-2zu ", i);
 		json_array_foreach(json_object_get(gpu, "links"), j, link)
 			fprintf(to, "%-6s ", json_is_string(link) ? json_string_value(link) : "-");
-		fprintf(to, "%-5s %s\n", field(gpu, "numa_node", numa), field(gpu, "cpus", cpus));
+		numa = json_object_get(gpu, "numa_node");
+		if (json_is_integer(numa))
+			snprintf(node, sizeof(node), "%d", (int)json_integer_value(numa));
+		fprintf(to, "%-5s ", node);
+		members_print(to, gpu, "{cpus|-}\n");
 	}
-	json_array_foreach(gpus, i, gpu)
-		fprintf(to, "  GPU%-2zu %s, %s, %s\n", i, field(gpu, "name", name),
-			field(gpu, "uuid", uuid), field(gpu, "pci", pci));
+	json_array_foreach(gpus, i, gpu) {
+		fprintf(to, "  GPU%-2zu ", i);
+		members_print(to, gpu, "{name|-}, {uuid|-}, {pci|-}\n");
+	}
 	fprintf(to,
 		"  X itself; NV# so many NVLinks; PIX one PCIe switch; PXB several; PHB a host\n"
 		"  bridge; NODE within a NUMA node; SYS between NUMA nodes\n");
 }
 
-static void print_networks(FILE *to, const json_t *topology)
-{
-	char name[TEXT_BYTES], state[TEXT_BYTES], speed[TEXT_BYTES], mtu[TEXT_BYTES];
-	char address[TEXT_BYTES], numa[TEXT_BYTES], layer[TEXT_BYTES];
-	const json_t *entry;
-	size_t i;
-
-	fprintf(to, "network interfaces:\n");
-	json_array_foreach(json_object_get(topology, "interfaces"), i, entry)
-		fprintf(to, "  %s: %s, %s, %s Mbit/s, MTU %s, NUMA node %s\n",
-			field(entry, "name", name), field(entry, "state", state),
-			field(entry, "address", address), field(entry, "mbit_s", speed),
-			field(entry, "mtu", mtu), field(entry, "numa_node", numa));
-	if (json_array_size(json_object_get(topology, "infiniband")) == 0)
-		fprintf(to, "InfiniBand devices: none\n");
-	else
-		fprintf(to, "InfiniBand devices:\n");
-	json_array_foreach(json_object_get(topology, "infiniband"), i, entry)
-		fprintf(to, "  %s: %s, %s, %s, NUMA node %s\n", field(entry, "name", name),
-			field(entry, "state", state), field(entry, "rate", speed),
-			field(entry, "link_layer", layer), field(entry, "numa_node", numa));
-}
-
 static void print_node(FILE *to, const json_t *node)
 {
 	const json_t *topology = json_object_get(node, "topology");
-	char host[TEXT_BYTES], kernel[TEXT_BYTES];
+	const json_t *infiniband = json_object_get(topology, "infiniband");
 
-	fprintf(to, "node %" PRId64 ": ", format_int(node, "node", 0));
+	members_print(to, node, "node {node|0}: ");
 	if (!json_is_object(topology)) {
 		fprintf(to, "its engines have not reported yet\n");
 		return;
 	}
-	fprintf(to, "%s, %s\n", field(topology, "hostname", host),
-		field(topology, "kernel", kernel));
-	print_cpu(to, json_object_get(topology, "cpu"));
+	members_print(to, topology,
+		"{hostname|-}, {kernel|-}\n"
+		"processors: {cpu.model|-}, {cpu.sockets|-} sockets, {cpu.cores|-} cores, "
+		"{cpu.threads|-} threads\n");
+	print_each(to, json_object_get(json_object_get(topology, "cpu"), "numa"),
+		"  NUMA node {node|0}: processors {cpus|-}, {memory_bytes:size}\n");
 	print_gpus(to, json_object_get(topology, "gpus"));
-	print_networks(to, topology);
+	fprintf(to, "network interfaces:\n");
+	print_each(to, json_object_get(topology, "interfaces"),
+		"  {name|-}: {state|-}, {address|-}, {mbit_s|-} Mbit/s, MTU {mtu|-}, NUMA node "
+		"{numa_node|-}\n");
+	fprintf(to, "InfiniBand devices:%s\n", json_array_size(infiniband) == 0 ? " none" : "");
+	print_each(to, infiniband,
+		"  {name|-}: {state|-}, {rate|-}, {link_layer|-}, NUMA node {numa_node|-}\n");
 }
 
 static void print_nodes(struct output *o, const json_t *result)

@@ -1,21 +1,21 @@
 /* gpt2ctl version: this client's, and the daemon's where one runs. */
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
 #include "proto/version.h"
 
 static void print_versions(struct output *o, const json_t *versions)
 {
 	const json_t *side, *libraries, *library;
-	char version[64], build[128];
+	char version[64];
 	const char *name, *key;
 
 	json_object_foreach((json_t *)versions, name, side) {
 		if (!json_object_get(side, "version"))
 			continue; /* null, or the error */
-		fprintf(o->out.file, "%s %s (build %s), protocol %lld\n", name,
-			format_string(side, "version", "?", version, sizeof(version)),
-			format_string(side, "build", "?", build, sizeof(build)),
-			(long long)format_int(side, "protocol", 0));
+		fprintf(o->out.file, "%s ", name);
+		members_print(
+			o->out.file, side, "{version} (build {build}), protocol {protocol}\n");
 		libraries = json_object_get(side, "libraries");
 		json_object_foreach((json_t *)libraries, key, library)
 			fprintf(o->out.file, "  %s %s\n", key,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/members.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
@@ -83,15 +84,13 @@ static json_t *row_of(const struct watch_run *r, json_t *error)
 
 static void print_rows(struct output *o, const json_t *result)
 {
-	char id[32], name[80];
 	const json_t *row;
 	size_t i;
 
 	json_array_foreach(json_object_get(result, "runs"), i, row) {
 		if (!json_is_string(json_object_get(row, "state")))
 			continue; /* its error was printed */
-		fprintf(o->out.file, "run %s %s: ", format_string(row, "id", "?", id, sizeof(id)),
-			format_string(row, "name", "", name, sizeof(name)));
+		members_print(o->out.file, row, "run {id} {name|}: ");
 		text_state(&o->out, row);
 	}
 }
