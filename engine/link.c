@@ -107,7 +107,9 @@ static void read_input(struct link *l)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0 || frame_feed(l->frame, buf, (size_t)n) || !keep_lines(l))
+	if (n > 0)
+		frame_feed(l->frame, buf, (size_t)n);
+	if (n <= 0 || !keep_lines(l))
 		close_input(l);
 }
 

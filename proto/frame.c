@@ -1,9 +1,9 @@
 #include "proto/frame.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "proto/host/memory.h"
 
 enum {
 	FIRST_BYTES = 4096,
@@ -22,10 +22,8 @@ struct frame {
 
 struct frame *frame_create(size_t line_max)
 {
-	struct frame *f = calloc(1, sizeof(*f));
+	struct frame *f = memory_zeroed(1, sizeof(*f));
 
-	if (f == NULL)
-		return NULL;
 	f->line_max = line_max;
 	f->broken = FRAME_LINE;
 	return f;
@@ -43,34 +41,22 @@ void frame_destroy(struct frame *f)
  * Room for n more bytes. Lines already taken are moved out of the way only when room is short, and
  * the size doubles, so a byte is moved a constant number of times however the stream is cut up.
  */
-static int make_room(struct frame *f, size_t n)
+static void make_room(struct frame *f, size_t n)
 {
-	size_t used = f->end - f->start;
-	size_t size = f->size ? f->size : FIRST_BYTES;
-	char *bytes;
+	const size_t used = f->end - f->start;
 
 	if (n <= f->size - f->end)
-		return 0;
-	if (n > SIZE_MAX / 4 - used)
-		return -ENOMEM;
-	if (f->start >= used && n <= f->size - used) {
-		memmove(f->bytes, f->bytes + f->start, used);
-	} else {
-		while (size < used + n)
-			size *= 2;
-		bytes = malloc(size);
-		if (bytes == NULL)
-			return -ENOMEM;
-		if (used > 0)
-			memcpy(bytes, f->bytes + f->start, used);
-		free(f->bytes);
-		f->bytes = bytes;
-		f->size = size;
+		return;
+	if (f->start < used || n > f->size - used) {
+		f->size = f->size ? f->size : FIRST_BYTES;
+		while (f->size < f->end + n)
+			f->size *= 2;
+		f->bytes = memory_resized(f->bytes, f->size);
 	}
+	memmove(f->bytes, f->bytes + f->start, used);
 	f->scanned -= f->start;
 	f->end = used;
 	f->start = 0;
-	return 0;
 }
 
 static void give_back(struct frame *f)
@@ -83,20 +69,15 @@ static void give_back(struct frame *f)
 	f->size = 0;
 }
 
-int frame_feed(struct frame *f, const void *bytes, size_t n)
+void frame_feed(struct frame *f, const void *bytes, size_t n)
 {
-	int rc;
-
 	if (n == 0 || f->broken != FRAME_LINE)
-		return 0;
+		return;
 	if (f->start == f->end)
 		give_back(f);
-	rc = make_room(f, n);
-	if (rc < 0)
-		return rc;
+	make_room(f, n);
 	memcpy(f->bytes + f->end, bytes, n);
 	f->end += n;
-	return 0;
 }
 
 static enum frame_status broken(struct frame *f, enum frame_status why)

@@ -17,11 +17,11 @@ enum frame_status {
 	FRAME_BAD,      /* a NUL byte inside a line; the stream cannot be read on */
 };
 
-struct frame *frame_create(size_t line_max); /* NULL without memory */
-void frame_destroy(struct frame *f);         /* takes NULL */
+struct frame *frame_create(size_t line_max);
+void frame_destroy(struct frame *f); /* takes NULL */
 
-/* Append n bytes: 0, or -ENOMEM. Never holds more than line_max plus one read. */
-int frame_feed(struct frame *f, const void *bytes, size_t n);
+/* Append n bytes. Never holds more than line_max plus one read. */
+void frame_feed(struct frame *f, const void *bytes, size_t n);
 enum frame_status frame_next(struct frame *f, char **line, size_t *n);
 
 /* Bytes of a line that has not ended (half a frame at EOF). */

@@ -264,6 +264,16 @@ const char *options_string(const struct options *o, const char *name, const char
 	return otherwise;
 }
 
+size_t options_all(const struct options *o, const char *name, const char **values)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_values; i++)
+		if (strcmp(o->values[i].row->name, name) == 0)
+			values[n++] = o->values[i].text;
+	return n;
+}
+
 int64_t options_int(const struct options *o, const char *name, int64_t otherwise)
 {
 	const char *text = options_string(o, name, NULL);

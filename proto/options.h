@@ -58,6 +58,8 @@ const struct option_row *options_find(const struct options *o, const char *name,
 bool options_has(const struct options *o, const char *name);
 /* The last value of the option, or otherwise. options_read checked numbers against their rows. */
 const char *options_string(const struct options *o, const char *name, const char *otherwise);
+/* All values of the option, in the order given: how many. values has room for n_values. */
+size_t options_all(const struct options *o, const char *name, const char **values);
 int64_t options_int(const struct options *o, const char *name, int64_t otherwise);
 double options_real(const struct options *o, const char *name, double otherwise);
 

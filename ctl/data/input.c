@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -29,7 +28,7 @@ struct input {
 	size_t at, n;
 	bool file_ended;
 	bool open_member; /* a packed stream has begun and not ended */
-	int64_t bytes_read, bytes_all;
+	int64_t bytes_read;
 	z_stream zlib;
 	ZSTD_DStream *zstd;
 };
@@ -40,7 +39,6 @@ int input_open(struct input **out, const char *name, struct ctl_error *e)
 	/* without O_NONBLOCK, a signal could not end the open of a pipe without a writer */
 	const int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct input *in;
-	struct stat st;
 
 	if (fd < 0)
 		return ctl_error_set(
@@ -49,7 +47,6 @@ int input_open(struct input **out, const char *name, struct ctl_error *e)
 	in->name = memory_text(is_stdin ? "stdin" : name);
 	in->fd = fd;
 	in->packed = memory_resized(NULL, PACKED_BYTES);
-	in->bytes_all = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
 	*out = in;
 	return 0;
 }
@@ -81,11 +78,6 @@ int input_fd(const struct input *in)
 int64_t input_bytes_read(const struct input *in)
 {
 	return in->bytes_read;
-}
-
-int64_t input_bytes_all(const struct input *in)
-{
-	return in->bytes_all;
 }
 
 /* Bytes of the file itself: *n, 0 at its end. */

@@ -59,7 +59,11 @@ static int byte_of(uint32_t point)
 	return -1;
 }
 
-int vocabulary_token_bytes(const char *text, size_t length, unsigned char *out, size_t n)
+/*
+ * A token of vocab.json or merges.txt to the bytes that it stands for, at most n to out: how many
+ * bytes, or -EINVAL. GPT-2 writes printable bytes as themselves, the others as U+0100 and on.
+ */
+static int token_bytes(const char *text, size_t length, unsigned char *out, size_t n)
 {
 	size_t n_out = 0;
 
@@ -94,7 +98,7 @@ static int add_tokens(
 	json_object_foreach((json_t *)tokens, text, id) {
 		const bool special = strcmp(text, SEPARATOR) == 0;
 		const size_t length = strlen(text);
-		const int n = vocabulary_token_bytes(text, length, bytes, sizeof(bytes));
+		const int n = token_bytes(text, length, bytes, sizeof(bytes));
 		int rc;
 
 		if (!json_is_integer(id))
@@ -125,8 +129,8 @@ static int add_merge(struct vocabulary *v, const char *path, const char *left, s
 	const char *right, size_t n_right, struct ctl_error *e)
 {
 	unsigned char a[BPE_TOKEN_BYTES], b[BPE_TOKEN_BYTES];
-	const int n_a = vocabulary_token_bytes(left, n_left, a, sizeof(a));
-	const int n_b = vocabulary_token_bytes(right, n_right, b, sizeof(b));
+	const int n_a = token_bytes(left, n_left, a, sizeof(a));
+	const int n_b = token_bytes(right, n_right, b, sizeof(b));
 	int rc = n_a < 1 || n_b < 1 ? -EINVAL : 0;
 
 	if (rc == 0)

@@ -27,10 +27,4 @@ struct vocabulary {
 int vocabulary_load(struct vocabulary *v, const char *path, struct ctl_error *e);
 void vocabulary_finish(struct vocabulary *v); /* takes a zeroed one */
 
-/*
- * A token of vocab.json or merges.txt to the bytes that it stands for, at most n to out: how many
- * bytes, or -EINVAL. GPT-2 writes printable bytes as themselves, the others as U+0100 and on.
- */
-int vocabulary_token_bytes(const char *text, size_t length, unsigned char *out, size_t n);
-
 #endif

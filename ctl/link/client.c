@@ -184,7 +184,8 @@ static int receive(struct client *c)
 	if (n == 0)
 		return -ECONNRESET;
 	note_answer(c);
-	return frame_feed(c->frame, bytes, (size_t)n);
+	frame_feed(c->frame, bytes, (size_t)n);
+	return 0;
 }
 
 static int connection_lost(struct client *c, struct ctl_error *e, int error)

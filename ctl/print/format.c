@@ -152,15 +152,6 @@ int64_t format_int(const json_t *object, const char *key, int64_t otherwise)
 	return json_is_integer(value) && n >= -EXACT && n <= EXACT ? n : otherwise;
 }
 
-int64_t format_sum(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	if (!__builtin_add_overflow(a, b, &sum))
-		return sum;
-	return a < 0 ? INT64_MIN : INT64_MAX;
-}
-
 double format_real(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);

@@ -35,9 +35,8 @@ const char *format_string(
 	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes);
 /* An integer of at most 2^53 either way, which every reader of JSON keeps exactly, or otherwise. */
 int64_t format_int(const json_t *object, const char *key, int64_t otherwise);
-/* a + b; the largest or the least number there is where it is beyond: no daemon means that. */
-int64_t format_sum(int64_t a, int64_t b);
-int64_t format_product(int64_t a, int64_t b); /* the same of a * b */
+/* a * b; the largest or the least number there is where it is beyond: no daemon means that. */
+int64_t format_product(int64_t a, int64_t b);
 /* A number, or NaN. */
 double format_real(const json_t *object, const char *key);
 

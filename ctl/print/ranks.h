@@ -28,4 +28,19 @@ bool ranks_on_nodes(const json_t *ranks);
  */
 void ranks_print_nodes(const struct term *t, const json_t *world, int rows);
 
+/*
+ * segments: of a reply to "show". The rank that has at least 5% more work in a step than the
+ * others' median, and in at least three quarters of its parts most work of all, in more than half
+ * of the segments that tell, as
+ *
+ *   {rank, segments (in which it does), of, work_ratio (mean over those, to the median)}
+ *
+ * or null: ranks that take turns at it say more of the machine's noise than of a rank. A new
+ * reference.
+ */
+json_t *ranks_find_slow(const json_t *segments);
+
+/* A line of what was found; nothing for null. */
+void ranks_print_slow(const struct term *t, const json_t *slow);
+
 #endif

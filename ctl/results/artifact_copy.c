@@ -291,7 +291,7 @@ static int next_piece(struct artifact_source *source, const char **bytes, size_t
 	*bytes = (const char *)k->piece;
 	*n = (size_t)rc;
 	item->have += rc;
-	k->done = format_sum(k->done, rc);
+	k->done += rc;
 	show_progress(k, item->path);
 	return 0;
 }
@@ -343,7 +343,7 @@ static enum outcome copy_item(struct item *item)
 		outcome = drop_markers(item);
 	if (outcome == COPIED)
 		outcome = write_item(item);
-	k->done = format_sum(k->done, item->bytes - item->have);
+	k->done += item->bytes - item->have;
 	return outcome;
 }
 
@@ -431,7 +431,7 @@ int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool fo
 	if (make_dir(dir, e) != 0)
 		return e->exit;
 	json_array_foreach(k.files, i, file)
-		k.total = format_sum(k.total, format_int(file, "bytes", 0));
+		k.total += format_int(file, "bytes", 0);
 	k.piece = memory_zeroed(1, PROTOCOL_ARTIFACT_PIECE + 3);
 	if (bar)
 		progress_init(&progress, bar);

@@ -6,7 +6,7 @@
 #include "ctl/print/page.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
-#include "ctl/results/slow_rank.h"
+#include "ctl/print/ranks.h"
 #include "proto/spec/spec_config.h"
 #include "proto/stats/verdict.h"
 
@@ -691,7 +691,7 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
 	print_validation(t, comparison);
 	print_checkpoints(t, comparison);
-	slow_rank_print(t, json_object_get(comparison, "slow_rank"));
+	ranks_print_slow(t, json_object_get(comparison, "slow_rank"));
 	print_scope(t, comparison);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
 		if (shown == 1 && !comparison_text_hidden(comparison, row))

@@ -51,7 +51,7 @@ static void print_copy(const struct term *t, const json_t *result)
 		format_string(file, "result", "", text, sizeof(text));
 		if (strcmp(text, "copied") == 0) {
 			copied++;
-			bytes = format_sum(bytes, format_int(file, "bytes", 0));
+			bytes += format_int(file, "bytes", 0);
 		} else if (strcmp(text, "present") == 0) {
 			present++;
 		}
@@ -123,7 +123,7 @@ static void print_artifacts(struct output *o, const json_t *result)
 	size_t i;
 
 	json_array_foreach(files, i, file)
-		bytes = format_sum(bytes, format_int(file, "bytes", 0));
+		bytes += format_int(file, "bytes", 0);
 	if (!json_object_get(result, "copied_to")) {
 		members_print(t->file, result, "run {id} {name|} ({state}): ");
 		fprintf(t->file, "%zu file%s, %s, ", json_array_size(files),
@@ -325,7 +325,7 @@ static int fetch(
 			exit = ctl_error_set(
 				e, CTL_TRANSPORT, "artifacts: gpt2d sent no next page");
 		after = json_is_integer(next) ? json_integer_value(next) : 0;
-		left_out = format_sum(left_out, format_int(page, "left_out", 0));
+		left_out += format_int(page, "left_out", 0);
 		if (all == NULL) {
 			all = page;
 			continue;

@@ -6,7 +6,7 @@
 
 #include "ctl/print/page.h"
 #include "ctl/results/comparison_text.h"
-#include "ctl/results/slow_rank.h"
+#include "ctl/print/ranks.h"
 #include "ctl/verbs/compare.h"
 #include "ctl/verbs/show.h"
 #include "ctl/verbs/verb.h"
@@ -416,7 +416,7 @@ static int compare_one(
 	if (compare_make(show, options_string(args, "baseline", NULL), out, e) == 0) {
 		json_object_set_new(*out, "machine", machine_of(ctl, show));
 		json_object_set_new(
-			*out, "slow_rank", slow_rank_find(json_object_get(show, "segments")));
+			*out, "slow_rank", ranks_find_slow(json_object_get(show, "segments")));
 	}
 	json_decref(show);
 	return e->exit;

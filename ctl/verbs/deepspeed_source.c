@@ -9,10 +9,7 @@ const char **deepspeed_source_sets(const struct options *args, size_t *n)
 {
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
 
-	*n = 0;
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0)
-			sets[(*n)++] = args->values[i].text;
+	*n = options_all(args, "set", sets);
 	return sets;
 }
 

@@ -116,8 +116,8 @@ static void add_kept(json_t *kept, const json_t *of_page)
 
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 		json_object_set_new(kept, reasons[i],
-			json_integer(format_sum(format_int(kept, reasons[i], 0),
-				format_int(of_page, reasons[i], 0))));
+			json_integer(format_int(kept, reasons[i], 0) +
+				format_int(of_page, reasons[i], 0)));
 }
 
 /* All pages; prints progress on a terminal. If it fails, result has what was done before. */
@@ -141,7 +141,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		if (json_is_integer(next) && json_integer_value(next) <= after)
 			exit = ctl_error_set(e, CTL_TRANSPORT, "prune: gpt2d sent no next page");
 		after = json_is_integer(next) ? json_integer_value(next) : 0;
-		bytes = format_sum(bytes, format_int(page, "bytes", 0));
+		bytes += format_int(page, "bytes", 0);
 		json_array_extend(runs, json_object_get(page, "runs"));
 		json_array_extend(json_object_get(result, "left"), json_object_get(page, "left"));
 		add_kept(json_object_get(result, "kept"), json_object_get(page, "kept"));

@@ -4,6 +4,7 @@
 
 #include "ctl/verbs/submit.h"
 #include "ctl/verbs/verb.h"
+#include "proto/host/memory.h"
 #include "proto/spec/spec.h"
 
 /* ---- the three sizes of a batch, all of which a stored spec has ---- */
@@ -57,28 +58,27 @@ static const char *size_to_forget(int set)
 /* With another value of one size, the size that the author did not give must be computed again. */
 static void forget_size(json_t *spec, const struct options *args)
 {
+	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
+	const size_t n = options_all(args, "set", sets);
 	const char *arm, *forgotten;
 	size_t bytes;
 	int set = 0;
 
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0)
-			set |= size_of(args->values[i].text, &arm, &bytes);
+	for (size_t i = 0; i < n; i++)
+		set |= size_of(sets[i], &arm, &bytes);
 	forgotten = size_to_forget(set);
-	if (forgotten == NULL)
-		return;
-	json_object_del(spec, forgotten);
-	for (size_t i = 0; i < args->n_values; i++) {
+	if (forgotten)
+		json_object_del(spec, forgotten);
+	for (size_t i = 0; i < n && forgotten; i++) {
 		char name[256];
 
-		if (strcmp(args->values[i].row->name, "set") != 0 ||
-			size_of(args->values[i].text, &arm, &bytes) == 0 || arm == NULL ||
-			bytes >= sizeof(name))
+		if (size_of(sets[i], &arm, &bytes) == 0 || arm == NULL || bytes >= sizeof(name))
 			continue;
 		memcpy(name, arm, bytes);
 		name[bytes] = '\0';
 		json_object_del(json_object_get(json_object_get(spec, "arms"), name), forgotten);
 	}
+	free(sets);
 }
 
 /* ---- the spec ---- */

@@ -6,7 +6,7 @@
 
 #include "ctl/print/members.h"
 #include "ctl/print/text.h"
-#include "ctl/results/slow_rank.h"
+#include "ctl/print/ranks.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec.h"
@@ -217,7 +217,7 @@ static void print_transitions(const struct term *t, const json_t *transitions)
 
 static void print_show(struct output *o, const json_t *reply)
 {
-	json_t *slow = slow_rank_find(json_object_get(reply, "segments"));
+	json_t *slow = ranks_find_slow(json_object_get(reply, "segments"));
 	const struct term *t = &o->out;
 
 	print_head(t, json_object_get(reply, "run"));
@@ -225,7 +225,7 @@ static void print_show(struct output *o, const json_t *reply)
 	text_progress(t, json_object_get(reply, "progress"));
 	print_arms(t, reply);
 	print_segments(t, json_object_get(reply, "segments"));
-	slow_rank_print(t, slow);
+	ranks_print_slow(t, slow);
 	print_transitions(t, json_object_get(reply, "transitions"));
 	json_decref(slow);
 }

@@ -12,13 +12,13 @@
 static bool is_set(const struct options *args, const char *key)
 {
 	const size_t n = strlen(key);
+	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
+	bool found = false;
 
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0 &&
-			strncmp(args->values[i].text, key, n) == 0 &&
-			args->values[i].text[n] == '=')
-			return true;
-	return false;
+	for (size_t i = options_all(args, "set", sets); i > 0 && !found; i--)
+		found = strncmp(sets[i - 1], key, n) == 0 && sets[i - 1][n] == '=';
+	free(sets);
+	return found;
 }
 
 /*

@@ -112,13 +112,9 @@ static int take_options(const struct options *args, struct spec_options *how, co
 	const char *name = options_string(args, "name", NULL), *value;
 	char *named;
 
-	for (size_t i = 0; i < args->n_values; i++) {
-		if (strcmp(args->values[i].row->name, "set") == 0)
-			sets[how->n_sets++] = args->values[i].text;
-		else if (strcmp(args->values[i].row->name, "sweep") == 0 ||
-			strcmp(args->values[i].row->name, "keys") == 0)
-			sweeps[how->n_sweeps++] = args->values[i].text;
-	}
+	how->n_sets = options_all(args, "set", sets);
+	how->n_sweeps = options_all(args, "sweep", sweeps);
+	how->n_sweeps += options_all(args, "keys", sweeps + how->n_sweeps); /* of tune */
 	for (size_t i = 0; i < SHORTHANDS; i++) {
 		value = options_string(args, shorthands[i].option, NULL);
 		if (value)
@@ -137,6 +133,7 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 {
 	const struct options *args = source->args;
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
+	const size_t given = options_all(args, "set", sets);
 	const char **sweeps = memory_zeroed(args->n_values + 1, sizeof(*sweeps));
 	struct spec_options how = {
 		.base_dir = source->folder, .world = source->world, .sets = sets, .sweeps = sweeps};
@@ -144,10 +141,7 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 	struct spec *spec = NULL;
 	struct ctl_error e = {0};
 	char *canonical = NULL;
-	size_t given = 0;
 
-	for (size_t i = 0; i < args->n_values; i++)
-		given += strcmp(args->values[i].row->name, "set") == 0;
 	*exit = CTL_USAGE;
 	if (take_options(args, &how, sets, sweeps, &e) != 0)
 		verb_fail(ctl, &e);

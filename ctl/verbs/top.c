@@ -14,6 +14,7 @@
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/rpc.h"
 
 enum {
@@ -334,9 +335,7 @@ static int draw(struct top *top, const char *message)
 	int rows, rc;
 
 	screen_resize(top->screen);
-	t.file = open_memstream(&text, &n);
-	if (!t.file)
-		return -ENOMEM;
+	t.file = memory_stream(&text, &n);
 	rows = top->screen->rows - 1;
 	t.width = top->screen->columns;
 	t.fixed = true;
@@ -344,7 +343,7 @@ static int draw(struct top *top, const char *message)
 		rows -= print_message(&t, message);
 	if (top->view.status)
 		print_view(&t, &top->view, rows);
-	fclose(t.file);
+	memory_stream_end(t.file);
 	rc = screen_draw(top->screen, text, "q: quit");
 	free(text);
 	return rc;

@@ -1,5 +1,4 @@
 /* gpt2ctl topo: how each node is built, for the folder in which results are kept. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
+#include "proto/host/memory.h"
 
 enum { NAME_BYTES = 32 };
 
@@ -99,16 +99,15 @@ static int save(const char *folder, const json_t *result, struct ctl_error *e)
 	size_t i;
 
 	json_array_foreach(json_object_get(result, "nodes"), i, node) {
-		char name[NAME_BYTES], *text = NULL;
-		size_t bytes = 0;
-		FILE *to = open_memstream(&text, &bytes);
-		int rc = -ENOMEM;
+		char name[NAME_BYTES], *text;
+		size_t bytes;
+		FILE *to = memory_stream(&text, &bytes);
+		int rc;
 
 		snprintf(name, sizeof(name), "topo-node%d.txt", (int)format_int(node, "node", 0));
-		if (to) {
-			print_node(to, node);
-			rc = fclose(to) == 0 ? artifact_write(folder, name, text, bytes) : -ENOMEM;
-		}
+		print_node(to, node);
+		memory_stream_end(to);
+		rc = artifact_write(folder, name, text, bytes);
 		free(text);
 		if (rc)
 			return ctl_error_set(
@@ -126,14 +125,10 @@ static const struct option_row topo_options[] = {
 static int run(struct ctl *ctl, const struct options *args)
 {
 	const char *folder = options_string(args, "copy", NULL);
-	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *reply = NULL;
-	int exit = client_open(&ctl->link, &c, &e);
+	int exit = client_ask(&ctl->link, METHOD_TOPO, json_object(), &reply, &e);
 
-	if (!exit)
-		exit = client_request(c, METHOD_TOPO, json_object(), CLIENT_REPLY_S, &reply, &e);
-	client_close(c);
 	if (!exit && folder)
 		exit = save(folder, reply, &e);
 	if (!exit)

@@ -25,7 +25,6 @@ static void print_versions(struct output *o, const json_t *versions)
 
 static int run(struct ctl *ctl, const struct options *args)
 {
-	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *versions, *reply = NULL;
 	int exit;
@@ -33,12 +32,9 @@ static int run(struct ctl *ctl, const struct options *args)
 	versions = json_pack("{s:{s:s, s:s, s:i, s:{s:s}}}", "gpt2ctl", "version", VERSION_RELEASE,
 		"build", version_build, "protocol", PROTOCOL_VERSION, "libraries", "jansson",
 		jansson_version_str());
-	exit = client_open(&ctl->link, &c, &e);
-	if (!exit)
-		exit = client_request(c, METHOD_VERSION, json_object(), CLIENT_REPLY_S, &reply, &e);
+	exit = client_ask(&ctl->link, METHOD_VERSION, json_object(), &reply, &e);
 	if (!exit)
 		json_object_set_new(versions, "gpt2d", reply);
-	client_close(c);
 	/* without gpt2d there is still a version to print */
 	if (exit == CTL_NO_DAEMON) {
 		json_object_set_new(versions, "gpt2d", json_null());

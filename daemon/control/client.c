@@ -160,8 +160,7 @@ static bool feed(struct client *client)
 
 	if (evbuffer_peek(in, -1, NULL, &piece, 1) <= 0 || piece.iov_len == 0)
 		return false;
-	if (frame_feed(client->frame, piece.iov_base, piece.iov_len) < 0)
-		client->closing = true;
+	frame_feed(client->frame, piece.iov_base, piece.iov_len);
 	evbuffer_drain(in, piece.iov_len);
 	bufferevent_enable(client->io, EV_READ);
 	return true;

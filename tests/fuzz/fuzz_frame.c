@@ -41,7 +41,7 @@ static struct heard listen_to(const uint8_t *bytes, size_t n, size_t line_max, s
 	while (n > 0 && h.last == FRAME_MORE) {
 		size_t piece = n < cut ? n : cut;
 
-		FUZZ_MUST(frame_feed(frame, bytes, piece) == 0);
+		frame_feed(frame, bytes, piece);
 		bytes += piece;
 		n -= piece;
 		while ((h.last = frame_next(frame, &line, &length)) == FRAME_LINE) {

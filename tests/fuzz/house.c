@@ -71,8 +71,7 @@ static void set(struct settings *s, const char *name, const char *value)
 {
 	char error[256];
 
-	FUZZ_MUST(
-		settings_set_row(s, settings_find(name), value, error, sizeof(error)) == 0);
+	FUZZ_MUST(settings_set_row(s, settings_find(name), value, error, sizeof(error)) == 0);
 }
 
 static void set_path(struct settings *s, const char *name, const char *below)
@@ -166,7 +165,7 @@ static bool listen_to(struct house *h, int client)
 	}
 	if (got < 0)
 		return false;
-	FUZZ_MUST(frame_feed(h->frame[client], bytes, (size_t)got) == 0);
+	frame_feed(h->frame[client], bytes, (size_t)got);
 	while (frame_next(h->frame[client], &line, &n) == FRAME_LINE)
 		check_line(line, n);
 	return true;

@@ -18,8 +18,8 @@ static void test_si(void **state)
 		const char *text;
 	} golden[] = {{0, "0"}, {0.5, "0.5"}, {12, "12"}, {999, "999"}, {999.4, "999"},
 		{999.6, "1.00 k"}, {1000, "1.00 k"}, {12345, "12.3 k"}, {999499, "999 k"},
-		{999500, "1.00 M"}, {1840000, "1.84 M"}, {3e12, "3.00 T"},
-		{999.4e15, "999 P"}, {1e18, "1e+18"}, {1e300, "1e+300"}};
+		{999500, "1.00 M"}, {1840000, "1.84 M"}, {3e12, "3.00 T"}, {999.4e15, "999 P"},
+		{1e18, "1e+18"}, {1e300, "1e+300"}};
 	char out[FORMAT_BYTES];
 
 	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
@@ -89,9 +89,6 @@ static void test_numbers_that_cannot_be(void **state)
 	assert_int_equal(format_int(o, "real", 7), 7);
 	assert_int_equal(format_int(o, "none", 7), 7);
 	json_decref(o);
-	assert_int_equal(format_sum(3, -4), -1);
-	assert_true(format_sum(INT64_MAX, 1) == INT64_MAX);
-	assert_true(format_sum(INT64_MIN, -1) == INT64_MIN);
 	assert_int_equal(format_product(3, -4), -12);
 	assert_true(format_product(INT64_MAX, 2) == INT64_MAX);
 	assert_true(format_product(INT64_MAX, -2) == INT64_MIN);

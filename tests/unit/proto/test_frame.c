@@ -34,16 +34,16 @@ static void test_bytewise(void **state)
 	struct frame *f = frame_create(64);
 
 	for (size_t i = 0; i < 7; i++) {
-		assert_int_equal(frame_feed(f, text + i, 1), 0);
+		frame_feed(f, text + i, 1);
 		expect(f, FRAME_MORE);
 		assert_int_equal(frame_pending(f), i + 1);
 	}
-	assert_int_equal(frame_feed(f, text + 7, 1), 0);
+	frame_feed(f, text + 7, 1);
 	expect_line(f, "{\"a\":1}");
 	assert_int_equal(frame_pending(f), 0);
-	assert_int_equal(frame_feed(f, text + 8, 1), 0);
+	frame_feed(f, text + 8, 1);
 	expect_line(f, "");
-	assert_int_equal(frame_feed(f, text + 9, strlen(text) - 9), 0);
+	frame_feed(f, text + 9, strlen(text) - 9);
 	expect_line(f, "second");
 	expect(f, FRAME_MORE);
 	frame_destroy(f);
@@ -53,10 +53,10 @@ static void test_merged(void **state)
 {
 	struct frame *f = frame_create(64);
 
-	assert_int_equal(frame_feed(f, "one\ntwo\nthree\nhal", 17), 0);
+	frame_feed(f, "one\ntwo\nthree\nhal", 17);
 	expect_line(f, "one");
 	expect_line(f, "two");
-	assert_int_equal(frame_feed(f, "f\n", 2), 0);
+	frame_feed(f, "f\n", 2);
 	expect_line(f, "three");
 	expect_line(f, "half");
 	expect(f, FRAME_MORE);
@@ -67,20 +67,20 @@ static void test_line_max(void **state)
 {
 	struct frame *f = frame_create(8);
 
-	assert_int_equal(frame_feed(f, "12345678\n", 9), 0);
+	frame_feed(f, "12345678\n", 9);
 	expect_line(f, "12345678");
-	assert_int_equal(frame_feed(f, "12345678", 8), 0);
+	frame_feed(f, "12345678", 8);
 	expect(f, FRAME_MORE);
-	assert_int_equal(frame_feed(f, "9", 1), 0);
+	frame_feed(f, "9", 1);
 	expect(f, FRAME_TOO_LONG);
 	/* what follows is not taken for a line of its own, and not kept */
-	assert_int_equal(frame_feed(f, "\nlater\n", 7), 0);
+	frame_feed(f, "\nlater\n", 7);
 	expect(f, FRAME_TOO_LONG);
 	assert_int_equal(frame_pending(f), 0);
 	frame_destroy(f);
 
 	f = frame_create(8);
-	assert_int_equal(frame_feed(f, "ok\n123456789\n", 13), 0);
+	frame_feed(f, "ok\n123456789\n", 13);
 	expect_line(f, "ok");
 	expect(f, FRAME_TOO_LONG);
 	frame_destroy(f);
@@ -90,18 +90,18 @@ static void test_nul(void **state)
 {
 	struct frame *f = frame_create(64);
 
-	assert_int_equal(frame_feed(f, "fine\nab\0c\n", 10), 0);
+	frame_feed(f, "fine\nab\0c\n", 10);
 	expect_line(f, "fine");
 	expect(f, FRAME_BAD);
-	assert_int_equal(frame_feed(f, "x\n", 2), 0);
+	frame_feed(f, "x\n", 2);
 	expect(f, FRAME_BAD);
 	frame_destroy(f);
 
 	/* seen before the line has ended, and after a part without one */
 	f = frame_create(64);
-	assert_int_equal(frame_feed(f, "abc", 3), 0);
+	frame_feed(f, "abc", 3);
 	expect(f, FRAME_MORE);
-	assert_int_equal(frame_feed(f, "d\0", 2), 0);
+	frame_feed(f, "d\0", 2);
 	expect(f, FRAME_BAD);
 	frame_destroy(f);
 }
@@ -110,7 +110,7 @@ static void test_half_frame(void **state)
 {
 	struct frame *f = frame_create(64);
 
-	assert_int_equal(frame_feed(f, "a\n{\"half\":", 10), 0);
+	frame_feed(f, "a\n{\"half\":", 10);
 	expect_line(f, "a");
 	expect(f, FRAME_MORE);
 	assert_int_equal(frame_pending(f), 8);
@@ -135,12 +135,12 @@ static void test_every_cut(void **state)
 		size_t length;
 		int lines = 0;
 
-		assert_int_equal(frame_feed(f, text, cut), 0);
+		frame_feed(f, text, cut);
 		while (frame_next(f, &line, &length) == FRAME_LINE) {
 			assert_int_equal(length, 5000);
 			assert_int_equal(line[4999], 'a' + lines++);
 		}
-		assert_int_equal(frame_feed(f, text + cut, n - cut), 0);
+		frame_feed(f, text + cut, n - cut);
 		while (frame_next(f, &line, &length) == FRAME_LINE) {
 			assert_int_equal(length, 5000);
 			assert_int_equal(line[4999], 'a' + lines++);
@@ -162,11 +162,11 @@ static void test_long_line_bytewise(void **state)
 	size_t length;
 
 	for (size_t i = 0; i < n; i++) {
-		assert_int_equal(frame_feed(f, "x", 1), 0);
+		frame_feed(f, "x", 1);
 		if (frame_next(f, &line, &length) != FRAME_MORE)
 			fail();
 	}
-	assert_int_equal(frame_feed(f, "\nnext\n", 6), 0);
+	frame_feed(f, "\nnext\n", 6);
 	assert_int_equal(frame_next(f, &line, &length), FRAME_LINE);
 	assert_int_equal(length, n);
 	expect_line(f, "next");
