@@ -22,10 +22,7 @@
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 
-enum {
-	DIRS_AHEAD = 32, /* segment directories made before they are needed */
-	DIR_MODE = 0750,
-};
+enum { DIR_MODE = 0750 };
 
 struct attempt {
 	struct attempt_options options;
@@ -42,13 +39,10 @@ struct attempt {
 	 */
 	struct run place;
 	char dir[PATH_MAX];
-	bool prepared;
-	int64_t dirs; /* segments whose directory exists */
-	int64_t dirs_wanted;
-	int jobs;   /* in the store's thread */
-	bool ended; /* freed when the last job comes back */
-	bool discarded;
-	int64_t trim; /* the first segment whose directory is not needed; -1: all are */
+	bool prepared;  /* make_work has run */
+	int jobs;       /* in the store's thread */
+	bool ended;     /* freed when the last job comes back */
+	bool discarded; /* dir goes before that */
 
 	/* attempt_complete */
 	struct attempt_completion completion;
@@ -62,9 +56,6 @@ struct attempt {
 	void (*inspected)(void *arg, int rc, json_t *found);
 	void *inspected_arg;
 };
-
-static void on_dirs(void *arg, int rc);
-static void on_cleared(void *arg, int rc);
 
 static void release(struct attempt *a)
 {
@@ -82,7 +73,7 @@ static void start_job(struct attempt *a, int (*work)(void *arg), void (*done)(vo
 	record_files(a->options.store, work, done, a);
 }
 
-/* ---- directories, in the store's thread: reads place, dir, spec, order, dirs, dirs_wanted ---- */
+/* ---- the directory, in the store's thread: reads place, dir, spec ---- */
 
 int attempt_segment_dir(const struct attempt *a, int64_t segment, char *out)
 {
@@ -152,8 +143,10 @@ static int make_own_dir(struct attempt *a)
 	return rc < 0 ? rc : filesystem_sync(runs);
 }
 
-static int make_run_dir(struct attempt *a)
+/* An engine makes the directory of each segment below it. */
+static int make_work(void *arg)
 {
+	struct attempt *a = arg;
 	char path[PATH_MAX];
 	int rc = make_own_dir(a);
 
@@ -169,38 +162,11 @@ static int make_run_dir(struct attempt *a)
 	return artifact_write(a->dir, ARTIFACT_SPEC, a->spec_text, strlen(a->spec_text));
 }
 
-/* One sync covers all of the new names. */
-static int make_segment_dirs(const struct attempt *a)
-{
-	char path[PATH_MAX];
-	int rc = 0;
-
-	for (int64_t i = a->dirs; i < a->dirs_wanted && rc == 0; i++) {
-		rc = attempt_segment_dir(a, i, path);
-		if (rc == 0)
-			rc = make_dir(path);
-	}
-	if (rc == 0)
-		rc = segments_dir(a, path);
-	return rc < 0 ? rc : filesystem_sync(path);
-}
-
-static int dirs_work(void *arg)
-{
-	struct attempt *a = arg;
-	int rc = a->prepared ? 0 : make_run_dir(a);
-
-	return rc == 0 && a->spec->has_arms ? make_segment_dirs(a) : rc;
-}
-
 static int discard_work(void *arg)
 {
 	struct attempt *a = arg;
 	char path[PATH_MAX];
 
-	for (int64_t i = a->first; a->spec->has_arms && i < a->dirs_wanted; i++)
-		if (attempt_segment_dir(a, i, path) == 0)
-			rmdir(path);
 	if (a->first > 0)
 		return 0;
 	if (segments_dir(a, path) == 0)
@@ -211,57 +177,31 @@ static int discard_work(void *arg)
 	return 0;
 }
 
-static int trim_work(void *arg)
-{
-	const struct attempt *a = arg;
-	char path[PATH_MAX];
-
-	for (int64_t i = a->trim; i < a->dirs; i++)
-		if (attempt_segment_dir(a, i, path) == 0)
-			rmdir(path);
-	return 0;
-}
-
 /* ---- in the event loop ---- */
-
-static void make_dirs(struct attempt *a, int64_t from)
-{
-	int64_t wanted = from + DIRS_AHEAD;
-
-	if (wanted > a->run->segments)
-		wanted = a->run->segments;
-	if (wanted < a->dirs)
-		wanted = a->dirs;
-	if (a->jobs > 0 || (a->prepared && a->dirs >= wanted))
-		return;
-	a->dirs_wanted = wanted;
-	start_job(a, dirs_work, on_dirs);
-}
-
-/* Nobody needs the attempt any more and no job of it runs: what it need not keep on disk goes. */
-static void clear(struct attempt *a)
-{
-	if (a->jobs > 0)
-		return;
-	if (a->discarded && a->dirs_wanted > 0)
-		start_job(a, discard_work, on_cleared);
-	else if (!a->discarded && a->trim >= 0 && a->trim < a->dirs && a->spec->has_arms)
-		start_job(a, trim_work, on_cleared);
-	else
-		release(a);
-}
 
 static void on_cleared(void *arg, int rc)
 {
 	release(arg);
 }
 
-static void on_dirs(void *arg, int rc)
+/* Nobody needs the attempt any more. */
+static void clear(struct attempt *a)
+{
+	if (a->jobs > 0)
+		return;
+	if (a->discarded && a->prepared)
+		start_job(a, discard_work, on_cleared);
+	else
+		release(a);
+}
+
+static void on_made(void *arg, int rc)
 {
 	struct attempt *a = arg;
 	char failure[RUN_REASON_BYTES];
 
 	a->jobs--;
+	a->prepared = true;
 	if (a->ended) {
 		clear(a);
 		return;
@@ -278,8 +218,6 @@ static void on_dirs(void *arg, int rc)
 			" uses %s",
 			(long long)a->run->id, a->dir);
 	a->run->attempt = a->place.attempt;
-	a->dirs = a->dirs_wanted;
-	a->prepared = true;
 	a->options.changed(a->options.arg, a, 0, NULL);
 }
 
@@ -329,8 +267,7 @@ static void on_segments(void *arg, int rc, json_t *rows)
 	}
 	a->experiment = experiment_create(a->spec, a->run, a->order, rows);
 	a->first = experiment_begun(a->experiment);
-	a->dirs = a->first;
-	make_dirs(a, a->first);
+	start_job(a, make_work, on_made);
 }
 
 static void look_up(struct attempt *a);
@@ -374,7 +311,7 @@ static void look_up(struct attempt *a)
 		a->jobs++;
 		record_segments(a->options.store, a->options.state_dir, a->run->id, on_segments, a);
 	} else {
-		make_dirs(a, 0);
+		start_job(a, make_work, on_made);
 	}
 }
 
@@ -409,7 +346,6 @@ int attempt_create(const struct attempt_options *options, struct run *run, struc
 	a->options = *options;
 	a->run = run;
 	a->place = *run;
-	a->trim = -1;
 	rc = run_dir(run, options->state_dir, a->dir, sizeof(a->dir));
 	if (rc < 0) {
 		free(a);
@@ -421,44 +357,23 @@ int attempt_create(const struct attempt_options *options, struct run *run, struc
 	return 0;
 }
 
-/* From now on nobody is called. */
-static void end(struct attempt *a)
+void attempt_end(struct attempt *a)
 {
 	experiment_destroy(a->experiment);
 	a->experiment = NULL;
 	a->ended = true;
-}
-
-void attempt_destroy(struct attempt *a)
-{
-	end(a);
-	if (a->jobs == 0)
-		release(a);
-}
-
-void attempt_end(struct attempt *a, int64_t first)
-{
-	end(a);
-	a->trim = first;
 	clear(a);
 }
 
 void attempt_discard(struct attempt *a)
 {
-	end(a);
 	a->discarded = true;
-	clear(a);
+	attempt_end(a);
 }
 
-bool attempt_ready(const struct attempt *a, int64_t segment)
+bool attempt_ready(const struct attempt *a)
 {
-	return a->prepared && (segment < a->dirs || segment == a->run->segments);
-}
-
-void attempt_look_ahead(struct attempt *a, int64_t segment)
-{
-	if (a->dirs - segment <= DIRS_AHEAD / 2)
-		make_dirs(a, segment);
+	return a->prepared;
 }
 
 struct run *attempt_run(const struct attempt *a)
@@ -469,11 +384,6 @@ struct run *attempt_run(const struct attempt *a)
 struct experiment *attempt_experiment(const struct attempt *a)
 {
 	return a->experiment;
-}
-
-int64_t attempt_first(const struct attempt *a)
-{
-	return a->first;
 }
 
 int64_t attempt_segments_most(const struct attempt *a)
@@ -681,8 +591,6 @@ static void on_inspected(void *arg, int rc)
 
 	a->jobs--;
 	a->found = NULL;
-	if (a->dirs > a->n_reports)
-		a->dirs = a->n_reports; /* those made ahead were empty, and were removed */
 	a->inspected(a->inspected_arg, rc, found);
 }
 

@@ -24,8 +24,8 @@ struct attempt_options {
 	const struct settings *settings;
 	const char *state_dir;
 	/*
-	 * Called in the event loop. failure NULL: a segment's directory has become ready. Else the
-	 * attempt cannot be prepared: rc is a negative errno, failure is "code: text".
+	 * Called in the event loop, once. failure NULL: the attempt is ready. Else it cannot be
+	 * prepared: rc is a negative errno, failure is "code: text".
 	 */
 	void (*changed)(void *arg, struct attempt *a, int rc, const char *failure);
 	void *arg;
@@ -33,24 +33,19 @@ struct attempt_options {
 
 /* Begins to prepare run. */
 int attempt_create(const struct attempt_options *options, struct run *run, struct attempt **out);
-/* These end an attempt, at once or when its job in the store's thread is over. No callback comes
- * any more. */
-void attempt_destroy(struct attempt *a);
-/* Also removes the empty directories of the segments from first on. */
-void attempt_end(struct attempt *a, int64_t first);
+/* Ends an attempt, at once or when its job in the store's thread is over. No callback comes any
+ * more. */
+void attempt_end(struct attempt *a);
 /* For an attempt that never began: also removes its directory. */
 void attempt_discard(struct attempt *a);
 
-bool attempt_ready(const struct attempt *a, int64_t segment); /* it can be sent */
-/* Makes the directories of segments after this one. */
-void attempt_look_ahead(struct attempt *a, int64_t segment);
+bool attempt_ready(const struct attempt *a); /* its segments can be sent */
 
 struct run *attempt_run(const struct attempt *a);
-/* NULL: the run has no arms. Valid once the first segment to train is ready. */
+/* NULL: the run has no arms. Valid once the attempt is ready. */
 struct experiment *attempt_experiment(const struct attempt *a);
-int64_t attempt_first(const struct attempt *a); /* the first segment to train */
 int64_t attempt_segments_most(const struct attempt *a);
-/* The next four are valid once a segment is ready. */
+/* The next four are valid once the attempt is ready. */
 const struct spec *attempt_spec(const struct attempt *a);
 const struct design_segment *attempt_segment(const struct attempt *a, int64_t segment);
 const char *attempt_arm(const struct attempt *a, int64_t segment);

@@ -1,6 +1,5 @@
 #include "daemon/runs/scheduler.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <limits.h>
@@ -59,7 +58,7 @@ static void end_task(struct task *t, enum run_state state, const char *reason)
 		TAILQ_REMOVE(&s->left, t, link);
 	else
 		TAILQ_REMOVE(&s->begun, t, link);
-	attempt_end(t->attempt, task_first_unwritten(t));
+	attempt_end(t->attempt);
 	task_free(t);
 	end_run(s, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && requeue)
@@ -426,14 +425,9 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 {
 	struct scheduler *s = arg;
 	struct run *run = attempt_run(a);
-	struct task *t;
 
 	if (failure == NULL) {
 		scheduler_wake(s);
-	} else if (a != s->next) {
-		t = task_of(s, run);
-		assert(t != NULL); /* an attempt that is not the next one belongs to a task */
-		scheduler_fail_task(t, failure);
 	} else {
 		discard_next(s);
 		if (hold_is_room_reason(failure))
@@ -519,7 +513,6 @@ static void send_segment(struct scheduler *s, struct task *t)
 	json_decref(params);
 	task_record(t, s->slot_segment, "training", NULL, dir);
 	task_report(t, s->slot_segment, "training", NULL);
-	attempt_look_ahead(t->attempt, t->sent);
 }
 
 /* The run that has begun and has, or may have, segments left to send; NULL when none. */
@@ -550,9 +543,7 @@ static bool find_next(struct task *t)
 		t->trained++;
 		t->done++;
 	}
-	if (next >= 0)
-		attempt_look_ahead(t->attempt, next);
-	return next >= 0 && attempt_ready(t->attempt, next);
+	return next >= 0;
 }
 
 /* The end of the run before, and all that was written earlier, is durable. */
@@ -582,7 +573,7 @@ static void send_next(struct scheduler *s)
 	if (t == NULL && store_failing(s->options->store))
 		return;
 	if (t == NULL && s->next != NULL && hold_none(s->options->holds) &&
-		attempt_ready(s->next, attempt_first(s->next)) && end_stored(s)) {
+		attempt_ready(s->next) && end_stored(s)) {
 		t = begin(s);
 		prefetch(s);
 	}
@@ -767,11 +758,11 @@ void scheduler_destroy(struct scheduler *s)
 	TAILQ_CONCAT(&s->begun, &s->left, link);
 	while ((t = TAILQ_FIRST(&s->begun)) != NULL) {
 		TAILQ_REMOVE(&s->begun, t, link);
-		attempt_destroy(t->attempt);
+		attempt_end(t->attempt);
 		task_free(t);
 	}
 	if (s->next)
-		attempt_destroy(s->next);
+		attempt_end(s->next);
 	event_free(s->wake);
 	event_free(s->watch);
 	event_free(s->idle);

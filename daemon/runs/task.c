@@ -27,8 +27,7 @@ struct task *task_create(
 	t->follow = follow;
 	t->attempt = a;
 	t->run = attempt_run(a);
-	t->reports = memory_zeroed(
-		(size_t)attempt_segments_most(a), sizeof(*t->reports));
+	t->reports = memory_zeroed((size_t)attempt_segments_most(a), sizeof(*t->reports));
 	t->experiment = attempt_experiment(a);
 	if (t->experiment != NULL)
 		t->first = experiment_begun(t->experiment);
@@ -52,13 +51,6 @@ void task_set_stop(struct task *t, enum run_state state, const char *reason)
 	t->stopping = true;
 	t->stop_state = state;
 	snprintf(t->stop_reason, sizeof(t->stop_reason), "%s", reason);
-}
-
-int64_t task_first_unwritten(const struct task *t)
-{
-	const bool cancelled = t->sent > 0 && t->reports[t->sent - 1] == ATTEMPT_CANCELLED;
-
-	return cancelled ? t->sent - 1 : t->sent;
 }
 
 /* Without the long arrays (a value for each step), which "show" has: an event must fit a buffer. */

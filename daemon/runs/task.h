@@ -79,7 +79,4 @@ void task_remember_data(struct task *t, json_t *data);
 /* What the engine wrote, until the segment's end is stored with it. Also to the followers. */
 void task_remember_artifact(struct task *t, int64_t segment, json_t *path, json_t *bytes);
 
-/* The first segment of which nothing was written and nothing will be. */
-int64_t task_first_unwritten(const struct task *t);
-
 #endif

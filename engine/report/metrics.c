@@ -1,21 +1,27 @@
 #include "engine/report/metrics.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/report/measure.h"
 #include "kernels/kernels.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
+#include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "proto/version.h"
 
-enum { PART_LINES = 4096 }; /* of a file that is made a part at a time */
+enum {
+	PART_LINES = 4096, /* of a file that is made a part at a time */
+	DIR_MODE = 0750,
+};
 
 /* Text in the making; numbers in it are written as in the C locale. */
 struct text {
@@ -298,6 +304,8 @@ void metrics_log_add(struct metrics_log *log, const char *format, ...)
 
 int metrics_begin(const char *dir)
 {
+	if (mkdir(dir, DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
 	return artifact_remove(dir, ARTIFACT_COMPLETE);
 }
 
@@ -388,12 +396,21 @@ static char *make_summary(const struct metrics_segment *s, const struct measure_
 	return json_text(json_pack("{s:o}", "summary", summary));
 }
 
-/* As write_made; a marker that is not durable is none. */
+/* As write_made, and metrics_begin's folder is durable first; a marker that is not is none. */
 static int write_complete(const struct metrics_segment *s, struct metrics_files *files, char *text,
 	char *error, size_t error_bytes)
 {
-	int rc = write_made(s, files, ARTIFACT_COMPLETE, text, error, error_bytes);
+	char parent[PATH_MAX];
+	int rc;
 
+	snprintf(parent, sizeof(parent), "%s/..", s->dir);
+	rc = filesystem_sync(parent);
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s: %s", parent, strerror(-rc));
+		free(text);
+		return rc;
+	}
+	rc = write_made(s, files, ARTIFACT_COMPLETE, text, error, error_bytes);
 	if (rc < 0)
 		artifact_remove(s->dir, ARTIFACT_COMPLETE);
 	return rc;

@@ -39,7 +39,10 @@ void metrics_log_finish(struct metrics_log *log);
 void metrics_log_add(struct metrics_log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Before step 1: a completion marker of an earlier attempt goes. 0 or a negative errno. */
+/*
+ * Before step 1: the folder of the segment is made if it is not there, and a completion marker of
+ * an earlier attempt goes. 0 or a negative errno.
+ */
 int metrics_begin(const char *dir);
 
 /*

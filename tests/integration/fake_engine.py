@@ -175,6 +175,7 @@ class Engine:
         spec = arm_of(params)
         params["name"] = spec["name"]
         self.segment, self.step = params, 0
+        os.makedirs(params["dir"], exist_ok=True)
         once = os.path.join(params["dir"], "died-early")
         if self.has(f"never.r{self.rank}") or self.has(f"early.r{self.rank}") and not os.path.exists(once):
             Path(once).touch()

@@ -16,13 +16,6 @@ def whole(marker):
     return marker.exists() and marker.read_text().endswith("\n")
 
 
-def is_empty(folder):
-    try:
-        return not any(folder.iterdir())
-    except FileNotFoundError:  # it goes just now
-        return False
-
-
 def stored(d):
     """(state, attempt, segments_done) of run 1, once gpt2d has gone."""
     with sqlite3.connect(d.state / "gpt2d.db") as db:
@@ -199,24 +192,3 @@ def test_gpt2d_is_killed_when_all_is_written(tmp_path):
             shown = c.call("show", id=run)
         assert shown["run"]["state"] == "done" and shown["run"]["attempt"] == 1
         assert shown["segments"][0]["state"] == "done" and agrees(d) == 1
-
-
-@pytest.mark.parametrize("end", ["cancel", "fail", "kill"])
-def test_no_folder_of_a_segment_that_never_began(tmp_path, end):
-    """Those made ahead go with the run, and that of the one that was cancelled."""
-    with Daemon(home=tmp_path) as d:
-        with d.client() as c:
-            run = c.submit(experiment("fail.r0.s30-ms20" if end == "fail" else "long-ms20", 40, repetitions=20))
-            folder = Path(c.call("show", id=run)["run"]["dir"]) / "segments"
-            if end != "fail":  # which may have ended already
-                wait_for(lambda: folder.exists() and len(list(folder.iterdir())) > 20, "the folders made ahead")
-                wait_for(lambda: c.state(run) == "running", "the run")
-            if end == "cancel":
-                c.call("cancel", id=run)
-            elif end == "fail":
-                c.wait(run)
-        if end == "kill":
-            d.kill()
-            d.start()
-        left = 1 if end == "fail" else 0
-        wait_for(lambda: sum(map(is_empty, folder.iterdir())) <= left, "the empty folders have gone")
