@@ -3,12 +3,10 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,12 +19,6 @@
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, LOOK_S = 2 };
-enum {
-	DESCRIPTORS_PER_RANK = 2, /* its link, and what it prints */
-	DESCRIPTORS_UNKNOWN = 64, /* members that have not said who they are: listener.h */
-	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
-};
-
 struct seat {
 	TAILQ_ENTRY(seat) link;
 	struct client *client;
@@ -94,25 +86,6 @@ __attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *
 	close(fd);
 }
 
-int64_t control_descriptors_kept(const struct settings *s)
-{
-	const bool leads = settings_part(s) == SETTINGS_LEADER;
-
-	return DESCRIPTORS_ELSE + s->ranks * DESCRIPTORS_PER_RANK +
-		(leads ? s->nodes + DESCRIPTORS_UNKNOWN : 0);
-}
-
-/* Whether clients have all descriptors but those that are kept for engines and files. */
-static bool descriptors_taken(const struct control *c)
-{
-	const int64_t kept = control_descriptors_kept(c->o.settings);
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
-		return false;
-	return c->n_clients >= (int64_t)limit.rlim_cur - kept;
-}
-
 static void let_in(struct control *c, int fd, const struct ucred *peer)
 {
 	struct client_options options = c->o.client;
@@ -170,13 +143,6 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
-	} else if (descriptors_taken(c) && !make_room(c, true, 0)) {
-		turn_away(fd,
-			"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s "
-			"and files; end some clients, or raise LimitNOFILE= of the unit, "
-			"ulimit -Hn",
-			(long long)control_descriptors_kept(s), (long long)s->ranks,
-			s->ranks == 1 ? "" : "s");
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
 		turn_away(fd,
 			"too many clients: %lld are connected; end some, or raise clients in "

@@ -13,12 +13,6 @@
 struct control;
 struct settings;
 
-/* With descriptors for fewer clients, its own user's gpt2ctl might not reach gpt2d. */
-enum { CONTROL_CLIENTS_MIN = 16 };
-
-/* Descriptors that clients leave to the engines, the database, files and the link to members. */
-int64_t control_descriptors_kept(const struct settings *s);
-
 struct control_options {
 	struct client_options client;
 	const char *socket; /* absolute; its lock is held (place.h); outlives the control */

@@ -254,32 +254,6 @@ def test_clients_of_one_user_do_not_shut_out_another(home):
             assert "result" in as_user(d.socket, ONE, ["status", {}])[0]
 
 
-def test_descriptors_are_kept_for_the_rest(home):
-    """Clients take what is not needed otherwise; with all of theirs taken, a run is trained as ever."""
-    command = Daemon(home=home, options=("--clients-per-user", "512"))
-    assert command.stop() == 0
-    limited = ["/bin/sh", "-c", 'ulimit -n 128 && exec "$0" "$@"', *command.command]
-    command.command = limited
-    command.start()
-    with command as d, d.client() as c:
-        others, refused = [], None
-        while refused is None and len(others) < 200:
-            try:
-                others.append(d.client())
-            except (OSError, EOFError, RpcError) as error:
-                refused = error
-        assert refused is not None and len(others) == 63
-        assert c.wait(c.submit(spec("full")))["state"] == "done"
-        os.kill(c.call("status")["engine"]["ranks"][0]["pid"], 9)
-        assert wait_for(lambda: c.call("status")["engine"]["restarts"] > 0 and
-            c.call("status")["engine"]["state"] == "ready", "new engines")
-        assert c.wait(c.submit(spec("again")))["state"] == "done"
-        for other in others:
-            other.close()
-        wait_for(d.accepts, "a free seat")
-    assert "128 descriptors, 64 of them kept for 1 rank and files: fewer than clients (512) are let in" in d.said()
-
-
 def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
     """The engine judges the file that it opens: a link changed after the submission leads nowhere."""
     data, secret = tmp_path / "data", tmp_path / "secret"
