@@ -135,7 +135,7 @@ static void check_checkpoint_dir(struct submission *s, const char *path)
 {
 	const struct settings *settings = s->submitter->options.settings;
 	const struct data_roots roots = settings_checkpoint_roots(settings);
-	char message[SPEC_PATH_MAX + 256];
+	char message[SPEC_PATH_MAX + PATH_MAX + 256];
 	int fd;
 
 	if (path[0] == '\0')
@@ -147,9 +147,8 @@ static void check_checkpoint_dir(struct submission *s, const char *path)
 			return;
 		}
 		snprintf(message, sizeof(message),
-			"%s is not below a folder of checkpoint_roots in gpt2d.conf, or does not "
-			"exist",
-			path);
+			"%s is not below checkpoint_roots of gpt2d.conf (%s%s), or does not exist",
+			path, roots.path[0], roots.n > 1 ? ", ..." : "");
 	} else if (s->uid == 0 || s->uid == geteuid()) {
 		return;
 	} else {

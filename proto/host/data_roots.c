@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* real: without links. A root may be a link itself, and may be mounted at any time. */
-static bool is_below(const struct data_roots *roots, const char *real)
+static bool is_within(const struct data_roots *roots, const char *real)
 {
 	char root[PATH_MAX];
 
@@ -19,7 +19,7 @@ static bool is_below(const struct data_roots *roots, const char *real)
 		if (realpath(roots->path[i], root) == NULL)
 			continue;
 		n = strlen(root);
-		if (n == 1 || (strncmp(real, root, n) == 0 && real[n] == '/'))
+		if (n == 1 || (strncmp(real, root, n) == 0 && (real[n] == '/' || real[n] == '\0')))
 			return true;
 	}
 	return false;
@@ -36,7 +36,7 @@ int data_roots_open(
 	n = fd >= 0 ? readlink(name, real, sizeof(real) - 1) : -1;
 	if (n >= 0) {
 		real[n] = '\0';
-		if (is_below(roots, real))
+		if (is_within(roots, real))
 			return fd;
 	}
 	if (fd >= 0)

@@ -18,7 +18,7 @@ struct data_roots {
 };
 
 /*
- * Opens, with O_PATH, the file that path leads to, links followed, if the file is below a root.
+ * Opens, with O_PATH, the file that path leads to, links followed, if it is a root or below one.
  * The caller opens /proc/self/fd/N to read it. Otherwise -EXDEV with error, which is the same for
  * a file outside the roots and for none. roots->n is at least 1.
  */

@@ -302,10 +302,12 @@ def test_where_checkpoints_may_be_written(tmp_path):
         saves = {"at_end": True, "dir": str(tmp_path / "roots" / "a")}
         run, _ = finish(c, training("in", SAVED, checkpoint=saves))
         assert list(steps_in(tmp_path / "roots" / "a" / f"{run['id']}-in")) == [SAVED]
+        own, _ = finish(c, training("root", SAVED, checkpoint={"at_end": True, "dir": str(tmp_path / "roots")}))
+        assert list(steps_in(tmp_path / "roots" / f"{own['id']}-root")) == [SAVED]
         for folder in (tmp_path / "elsewhere", tmp_path / "missing"):
             with pytest.raises(RpcError) as refused:
                 c.submit(clean(training("out", SAVED, checkpoint={"at_end": True, "dir": str(folder)})))
-            assert "checkpoint_roots" in str(refused.value.data["errors"])
+            assert f"{folder} is not below checkpoint_roots of gpt2d.conf ({tmp_path / 'roots'})" in str(refused.value.data["errors"])
         assert c.call("prune", keep=0)["runs"]
         assert list(steps_in(tmp_path / "roots" / "a" / f"{run['id']}-in")) == [SAVED]  # a user's folder is left alone
 
