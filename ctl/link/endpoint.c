@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
+static const char system_settings[] = "/etc/gpt2d/gpt2d.conf";
 
 /* The user's own socket below xdg if it exists, else the system's: the length of the path. */
 static int default_path(const char *xdg, char path[PATH_MAX], struct endpoint *p)
@@ -103,9 +105,29 @@ static int not_running(const struct endpoint *p, int error, struct ctl_error *e)
 		ctl_error_add(e,
 			"XDG_RUNTIME_DIR is not set to an absolute path; choose a socket for gpt2d "
 			"and gpt2ctl: export GPT2D_SOCKET=PATH");
-	return ctl_error_add(e,
-		"start gpt2d with: gpt2d --ranks N\n"
-		"or use another socket: --socket PATH, or GPT2D_SOCKET");
+	if (!p->named && access(system_settings, F_OK) == 0)
+		ctl_error_add(e, "start the service with: systemctl start gpt2d");
+	else
+		ctl_error_add(e, "start gpt2d with: gpt2d --ranks N");
+	return ctl_error_add(e, "or use another socket: --socket PATH, or GPT2D_SOCKET");
+}
+
+/* The socket's group counts when a session begins, so new members must log in again. */
+static int not_allowed(const struct endpoint *p, int error, struct ctl_error *e)
+{
+	struct stat st;
+	const struct group *group = NULL;
+
+	if (stat(p->path, &st) == 0 && (st.st_mode & S_IWGRP) != 0)
+		group = getgrgid(st.st_gid);
+	ctl_error_set(e, CTL_NOT_ALLOWED, "%s: %s", p->path, strerror(error));
+	if (group != NULL)
+		return ctl_error_add(e,
+			"members of the group %s may connect (gpt2d's setting socket_group)\n"
+			"root adds a member with: adduser NAME %s; then NAME logs in again",
+			group->gr_name, group->gr_name);
+	return ctl_error_add(
+		e, "gpt2d's settings socket_mode and socket_group decide who may use it");
 }
 
 int endpoint_unreachable(const struct endpoint *p, int error, struct ctl_error *e)
@@ -117,10 +139,7 @@ int endpoint_unreachable(const struct endpoint *p, int error, struct ctl_error *
 		return ctl_error_set(e, CTL_NO_DAEMON, "%s: not a socket (found a %s)", p->path,
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
-		return ctl_error_set(e, CTL_NOT_ALLOWED,
-			"%s: %s\n"
-			"gpt2d's settings socket_mode and socket_group decide who may use it",
-			p->path, strerror(error));
+		return not_allowed(p, error, e);
 	if (holder > 0)
 		return ctl_error_set(e, CTL_NO_DAEMON,
 			"gpt2d (process %ld) holds %s.lock but does not listen on its socket "

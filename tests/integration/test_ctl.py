@@ -1,9 +1,11 @@
 """gpt2ctl's command line, and which daemon it finds: usage, help, sockets, versions, refusals."""
 
+import grp
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -316,16 +318,25 @@ def test_no_gpt2d_on_the_socket(path, says):
     assert result.stderr.startswith("gpt2ctl: ")
 
 
-def test_permission(path):
-    user = {"user": 65534} if os.geteuid() == 0 else {}  # root may connect to any socket
-    with FakeDaemon(path):
-        os.chmod(path, 0)
+GROUP_MAY = f"""members of the group {grp.getgrgid(os.getegid()).gr_name} may connect (gpt2d's setting socket_group)
+root adds a member with: adduser NAME {grp.getgrgid(os.getegid()).gr_name}; then NAME logs in again
+"""
+
+
+@pytest.mark.parametrize("mode, advice", [(0, "gpt2d's settings socket_mode and socket_group decide who may use it\n"), (0o660, GROUP_MAY)])
+def test_permission(mode, advice):
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}  # root may connect to any socket
+    if mode and not user:
+        pytest.skip("needs root, to run the client as a user outside of the group")
+    with tempfile.TemporaryDirectory(prefix="gpt2d-") as folder, FakeDaemon(path := f"{folder}/s"):
+        os.chmod(folder, 0o755)
+        os.chmod(path, mode)
         try:
             result = ctl("status", path=path, **user)
         except PermissionError:
             pytest.skip("the build cannot be reached by another user")
     assert result.returncode == 9 and result.stderr == (
-        f"gpt2ctl: {path}: Permission denied\ngpt2d's settings socket_mode and socket_group decide who may use it\n")
+        f"gpt2ctl: {path}: Permission denied\n{advice}")
 
 
 @pytest.mark.parametrize("code, exit", [(-32700, 1), (-32600, 1), (-32601, 8), (-32602, 2), (-32603, 11), (-32002, 2),
