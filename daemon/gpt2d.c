@@ -28,7 +28,7 @@
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3, SIGNALED = 128 };
-enum { OUTPUT_BYTES = 1 << 20, FILES_BYTES = PATH_MAX };
+enum { OUTPUT_BYTES = 1 << 20, FILES_BYTES = PATH_MAX, PLACE_BYTES = PATH_MAX + 32 };
 
 /* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
 static void fill_standard_streams(void)
@@ -112,6 +112,18 @@ static int run(
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
+/* "FILE:LINE: " of a setting that a file gives, or "". */
+static const char *place_of(const struct settings *s, const char *setting, char out[PLACE_BYTES])
+{
+	int line = 0;
+	const char *file = setting != NULL ? settings_file_of(s, setting, &line) : NULL;
+
+	out[0] = '\0';
+	if (file != NULL)
+		snprintf(out, PLACE_BYTES, "%s:%d: ", file, line);
+	return out;
+}
+
 struct test {
 	const struct settings *settings;
 	bool wrong;
@@ -120,15 +132,11 @@ struct test {
 static void say_finding(const struct finding *f, void *arg)
 {
 	struct test *t = arg;
-	char place[PATH_MAX + 32] = "";
-	const char *file;
-	int line = 0;
+	char place[PLACE_BYTES];
 
 	if (f->verdict == VERDICT_OK)
 		return;
-	file = f->setting != NULL ? settings_file_of(t->settings, f->setting, &line) : NULL;
-	if (file != NULL)
-		snprintf(place, sizeof(place), "%s:%d: ", file, line);
+	place_of(t->settings, f->setting, place);
 	if (f->verdict == VERDICT_WARN || !settings_given(t->settings, f->setting)) {
 		say("warning: %s%s", place, f->text);
 	} else {
@@ -173,35 +181,44 @@ static int test_settings(struct settings *s, bool verbose)
 	return t.wrong ? STATUS_USAGE : STATUS_OK;
 }
 
-/* Says the first check that failed. *arg: the exit status. */
+struct start {
+	const struct settings *settings;
+	int status; /* the exit status */
+};
+
+/* Says the first check that failed. */
 static void say_failure(const struct finding *f, void *arg)
 {
-	int *status = arg;
+	struct start *start = arg;
+	char place[PLACE_BYTES];
 
-	if (f->verdict != VERDICT_FAIL || *status != STATUS_OK)
+	if (f->verdict != VERDICT_FAIL || start->status != STATUS_OK)
 		return;
 	if (f->setting != NULL)
-		say("%s", f->text);
+		say("%s%s", place_of(start->settings, f->setting, place), f->text);
 	else
 		say("%s; %s", f->text, f->advice);
-	*status = f->retry ? STATUS_FAILED : STATUS_USAGE;
+	start->status = f->retry ? STATUS_FAILED : STATUS_USAGE;
 }
 
 static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
-	char error[2 * PATH_MAX + 512];
-	int status = STATUS_OK, rc;
+	struct start start = {settings, STATUS_OK};
+	char error[2 * PATH_MAX + 512], place[PLACE_BYTES];
+	int status, rc;
 
 	signals_hold(SIGHUP); /* a program that rotates logs may send it during the start */
 	rc = engine_program_find(settings, &program, error, sizeof(error));
 	if (rc < 0) {
-		say("%s", error);
+		say("%s%s",
+			place_of(settings, settings->engine != NULL ? "engine" : "device", place),
+			error);
 		return STATUS_USAGE;
 	}
-	checks_run(CHECKS_START, settings, "", say_failure, &status);
-	if (status != STATUS_OK)
-		return status;
+	checks_run(CHECKS_START, settings, "", say_failure, &start);
+	if (start.status != STATUS_OK)
+		return start.status;
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file, error, sizeof(error));
 	if (rc < 0) {

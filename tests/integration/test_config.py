@@ -280,9 +280,9 @@ def test_the_example_is_the_table(tmp_path):
     found = settings(run("-nv", conf=write(tmp_path, shown)).stdout)
     standard = settings(run("-nv", conf="/dev/null").stdout)
     assert found == {**standard, "device": "cuda"}
-    # every line that is commented out is right as well, but for groups and a key that are not there
+    # every line that is commented out is right as well, but for groups, a key and an engine that are not there
     lines = [line.removeprefix("#") for line in shown.splitlines() if " = " in line and not line.startswith("# ")]
-    lines = [line for line in lines if not re.search("_group|^key_file|^listen|^join", line)]
+    lines = [line for line in lines if not re.search("_group|^key_file|^listen|^join|^engine|^device", line)]
     assert len(lines) > 15
     tested = run("-n", conf=write(tmp_path, "\n".join(lines)))
     others = [line for line in tested.stderr.splitlines() if "warning: " not in line and "Permission denied" not in line]
@@ -332,11 +332,24 @@ def test_device(tmp_path):
         assert refused.stderr.startswith("gpt2d: device: cuda: no ")
         assert "or device = cpu trains on the processors" in refused.stderr
         assert not (tmp_path / "state").exists()
+        conf = write(tmp_path, f"ranks = 1\ndevice = cuda\nstate_dir = {tmp_path}/state\nsocket = {tmp_path}/s\n")
+        assert run(conf=conf).stderr == refused.stderr.replace("gpt2d: ", f"gpt2d: {conf}:2: ", 1)
     if os.geteuid() == 0:
         refused = run("-n", "--device", "auto", conf="/dev/null")
         assert refused.returncode == 2 and "auto is for a user's own daemon" in refused.stderr
     refused = run("-n", "--device", "auto", conf="/dev/null", STATE_DIRECTORY="/var/lib/gpt2d")
     assert refused.returncode == 2 and "auto is for a user's own daemon" in refused.stderr
+
+
+def test_an_engine_that_does_not_exist(tmp_path):
+    """-n and the start name its line."""
+    conf = write(tmp_path, f"state_dir = {tmp_path}/state\nengine = {tmp_path}/none\nsocket = {tmp_path}/s\n")
+    for words in ((), ("-n",)):
+        refused = run(*words, conf=conf)
+        assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"gpt2d: {conf}:2: engine: {tmp_path}/none: No such file or directory\n")
+    if not (BUILD / "engine/gpt2-engine-cuda").exists():
+        refused = run("-n", conf=write(tmp_path, "device = cuda\n"))
+        assert refused.returncode == 2 and f"{conf}:1: device: cuda: no gpt2-engine-cuda beside " in refused.stderr
 
 
 def test_settings_that_contradict_each_other_name_their_line(tmp_path):
