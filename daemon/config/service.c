@@ -55,7 +55,7 @@ struct service *service_create(const struct service_options *options)
 	struct timeval every;
 	struct service *s;
 
-	service_notify("READY=1\nSTATUS=engines starting");
+	service_notify("READY=1\nSTATUS=starting"); /* the engines start with the loop */
 	if (getenv("NOTIFY_SOCKET") == NULL)
 		return NULL;
 	s = memory_zeroed(1, sizeof(*s));
@@ -67,7 +67,6 @@ struct service *service_create(const struct service_options *options)
 	every = (struct timeval){(time_t)(every_us / 1000000), (suseconds_t)(every_us % 1000000)};
 	s->timer = event_new(s->o.base, -1, EV_PERSIST, on_timer, s);
 	event_add(s->timer, &every);
-	on_timer(-1, 0, s);
 	return s;
 }
 
