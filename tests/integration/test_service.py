@@ -66,6 +66,7 @@ def test_ready_status_stopping(home, systemd):
         systemd.until("READY")
         assert systemd.seen == [("READY", "1")]
         systemd.until("STATUS", lambda status: status == "engines ready, no run running, 0 queued")
+        assert "engines down" not in str(systemd.seen)
         with d.client() as c:
             c.call("drain")
             systemd.until("STATUS", lambda status: status == "engines ready, no run running, 0 queued, drained")
