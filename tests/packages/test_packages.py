@@ -210,7 +210,7 @@ def test_a_user_of_the_group(testbed):
     testbed.run("adduser", "ann", "gpt2d")
     testbed.run("adduser", "bob", "gpt2d")
     refused = ctl(testbed, "status", user="eve", check=False)
-    assert refused.returncode != 0 and "socket_group" in refused.stderr
+    assert refused.returncode != 0 and "adduser NAME gpt2d; then NAME logs in again" in refused.stderr
     testbed.shell("umask 077 && seq 20000 >corpus.txt && gpt2ctl data prepare corpus.txt && gpt2ctl data prepare corpus.txt -o mine.bin", user="ann")
     small = {"data": {"kind": "file", "train": f"{DATA}/corpus.bin"}, "model": "nano"}
     run = submit(testbed, "data", 5, user="ann", **small)
@@ -224,6 +224,43 @@ def test_a_user_of_the_group(testbed):
     assert ctl(testbed, "status", "--json")["engine"]["state"] == "released"
     testbed.shell("gpt2ctl warm --wait", user="bob")
     assert ctl(testbed, "drain", user="bob", check=False).returncode != 0
+
+
+def test_a_reload_checks_the_settings(testbed):
+    """With the rights of the service: root's gpt2d -n can read a key that the service cannot."""
+    part = testbed.tree / "etc/gpt2d/gpt2d.conf.d/part.conf"
+    for text, error in (("ranks = 1\nidle_relaese = 1h\n", "part.conf:2: idle_relaese: no such setting"),
+            ("log_file = /var/log/gpt2d.log\n", "part.conf:1: log_file: /var/log/gpt2d.log: cannot be made in /var/log: Permission denied")):
+        part.write_text(text)
+        assert testbed.run("systemctl", "reload", "gpt2d", check=False).returncode != 0
+        assert error in testbed.run("systemctl", "status", "--no-pager", "--full", "gpt2d").stdout
+        assert testbed.run("systemctl", "is-active", "gpt2d").stdout == "active\n"
+    part.write_text("idle_release = 1h\n")
+    testbed.run("systemctl", "reload", "gpt2d")
+    wait_for(lambda: "idle_release: 0s -> 3600s" in testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout, "the reload")
+    part.unlink()
+    testbed.run("systemctl", "reload", "gpt2d")
+
+
+def test_checkpoints_in_a_folder_of_the_machine(testbed):
+    """The unit must not forbid what checkpoint_roots allows."""
+    part = testbed.tree / "etc/gpt2d/gpt2d.conf.d/part.conf"
+    part.write_text("checkpoint_roots = /srv/checkpoints\n")
+    testbed.shell("mkdir -p /srv/checkpoints && chown gpt2d /srv/checkpoints && systemctl restart gpt2d")
+    run = submit(testbed, "saves", 5, user="ann", checkpoint={"at_end": True, "dir": "/srv/checkpoints"})
+    wait_for(lambda: state(testbed, run) == "done", "a run that saves a checkpoint")
+    assert list((testbed.tree / "srv/checkpoints" / f"{run}-saves").iterdir())
+    part.unlink()
+    testbed.shell("rm -r /srv/checkpoints && systemctl restart gpt2d")
+
+
+def test_an_administrator(testbed):
+    """A member of both groups cancels the run of another."""
+    testbed.run("useradd", "-m", "-G", "gpt2d,gpt2d-admin", "sue")
+    run = submit(testbed, "anns", 1000000, user="ann")
+    assert "belongs to another user" in ctl(testbed, "cancel", run, user="bob", check=False).stderr
+    ctl(testbed, "cancel", run, user="sue")
+    wait_for(lambda: state(testbed, run) == "cancelled", "the cancellation")
 
 
 def test_a_users_own_daemon(testbed):
@@ -361,7 +398,8 @@ def test_gpus_that_are_missing(testbed):
     assert testbed.run("systemctl", "restart", "gpt2d", check=False).returncode != 0
     wait_for(lambda: testbed.run("systemctl", "show", "-P", "SubState", "gpt2d").stdout == "auto-restart\n", "another try")
     lines = testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
-    assert "device: cuda: no gpt2-engine-cuda" in lines and "the package gpt2d-cuda has it" in lines
+    assert "cuda.conf:3: device: cuda: no gpt2-engine-cuda" in lines and "the package gpt2d-cuda has it" in lines
+    assert devices_made(testbed) == ["-u -c 0", "-c 0 -c 3"]
     conf.unlink()
     unit_part.unlink()
     unit_part.parent.rmdir()
@@ -369,17 +407,35 @@ def test_gpus_that_are_missing(testbed):
     assert ctl(testbed, "status", "--json")["engine"]["device"] == "cpu"
 
 
+def devices_made(s):
+    """What nvidia-modprobe is called with before gpt2d starts, on a machine with two GPUs."""
+    s.shell("""
+        printf '#!/bin/sh\necho "$@" >>/root/modprobe\n' >/usr/bin/nvidia-modprobe && chmod +x /usr/bin/nvidia-modprobe
+        mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/a /proc/driver/nvidia/gpus/b
+        printf 'Model: \t\t x\nDevice Minor: \t 0\n' >/proc/driver/nvidia/gpus/a/information
+        printf 'Model: \t\t x\nDevice Minor: \t 3\n' >/proc/driver/nvidia/gpus/b/information
+        systemctl stop gpt2d && ! systemctl start gpt2d
+        systemctl stop gpt2d && umount /proc/driver && rm /usr/bin/nvidia-modprobe""")
+    return s.shell("cat /root/modprobe && rm /root/modprobe").stdout.splitlines()
+
+
 def test_a_node_of_a_cluster(testbed):
-    """The template: a leader that waits for its member, in place of the service."""
+    """The template: a leader that waits for its member, in place of the service, also after an upgrade."""
     testbed.shell("""
         head -c 32 /dev/urandom >/etc/gpt2d/lab.key && chmod 600 /etc/gpt2d/lab.key && chown gpt2d /etc/gpt2d/lab.key
         printf 'device = cpu\nnodes = 2\nnode_id = 0\nlisten = 127.0.0.1:0\nkey_file = /etc/gpt2d/lab.key\ninterface = lo\n' >/etc/gpt2d/lab.conf
-        systemctl start gpt2d@lab""")
+        systemctl disable --now gpt2d && systemctl enable --now gpt2d@lab""")
     assert testbed.run("systemctl", "is-active", "gpt2d", check=False).stdout == "inactive\n"
     run = submit(testbed, "two", 5)
     assert "waiting for node 1" in ctl(testbed, "show", run).stdout
     assert (testbed.tree / "var/lib/gpt2d/clusters/lab/gpt2d.db").exists()
-    testbed.shell("systemctl stop gpt2d@lab && rm /etc/gpt2d/lab.*")
+    started = testbed.run("systemctl", "show", "-P", "MainPID", "gpt2d@lab").stdout
+    install(testbed, "gpt2d_new", "gpt2ctl_new")
+    wait_for(lambda: testbed.run("systemctl", "is-active", "gpt2d@lab", check=False).stdout == "active\n", "the node")
+    assert testbed.run("systemctl", "show", "-P", "MainPID", "gpt2d@lab").stdout != started
+    assert testbed.run("systemctl", "is-active", "gpt2d", check=False).stdout == "inactive\n"
+    assert "queued" in ctl(testbed, "show", run).stdout
+    testbed.shell("systemctl disable --now gpt2d@lab && rm /etc/gpt2d/lab.*")
 
 
 def test_purge(testbed):
