@@ -33,6 +33,7 @@ done
 export PATH GPT2D_SOCKET=$folder/gpt2d.sock
 
 mkdir -p "$run_dir/log" || fail "RUN_DIR $run_dir cannot be made"
+if [ ! -w "$run_dir" ] || [ ! -w "$run_dir/log" ]; then fail "RUN_DIR $run_dir is not writable"; fi
 run_dir=$(cd "$run_dir" && pwd)
 export RUN_DIR=$run_dir
 
@@ -130,7 +131,7 @@ start() {
 start_nodes() { # ID of the first, a peer, options of gpt2d...
 	local id=$1 peer=$2
 	shift 2
-	"${step[@]}" --kill-on-bad-exit=1 --output="$run_dir/log/%N.out" --input=none \
+	"${step[@]}" --kill-on-bad-exit=1 --output="${run_dir//%/%%}/log/%N.out" --input=none \
 		"$here/node.sh" "$folder" "$id" "$peer" "${options[@]}" "$@" &
 	steps+=($!)
 	[ "$id" -eq 0 ] || foldered=()
@@ -145,7 +146,7 @@ await() { # what for, command...
 			kill -0 "$pid" 2>/dev/null || { show_logs; fail "a gpt2d has ended before it was ready"; }
 		done
 		[ $SECONDS -lt $deadline ] || { show_logs; fail "timed out waiting for $what"; }
-		[ -z "$signal" ] || exit 1
+		[ -z "$signal" ] || finish
 		sleep 0.1
 	done
 }
@@ -271,6 +272,7 @@ copy() { # run ID, folder
 	# an earlier attempt may have left a part of its files there
 	run gpt2ctl artifacts "$1" --copy "$2" --force >/dev/null
 	status=$?
+	if [ -n "$signal" ] && [ $status -ne 0 ]; then return $status; fi # gpt2d has ended
 	run gpt2ctl logs "$1" >"$2/log.txt"
 	run gpt2ctl compare "$1" --json >"$2/compare.json"
 	run gpt2ctl compare "$1" | tee "$2/compare.txt"
@@ -293,7 +295,7 @@ report() {
 		name=$(name_of "$spec")
 		if [ -f "$run_dir/$name/RUN_COMPLETE.txt" ]; then
 			echo "done        $name"
-		elif [ -d "$run_dir/$name.incomplete" ]; then
+		elif [ -d "$run_dir/$name.incomplete" ] || [ -d "$run_dir/$name" ]; then # or its copy failed
 			echo "incomplete  $name"
 		else
 			echo "not run     $name"
@@ -312,6 +314,20 @@ evidence() {
 	scontrol show job "$SLURM_JOB_ID" >"$run_dir/job.txt" 2>&1
 }
 
+# Ends the job. At its time limit it may be queued again.
+finish() {
+	stop
+	report "${specs[@]}" && exit
+	if [ "$signal" = USR1 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${GPT2D_REQUEUE:-0}" ]; then
+		say "the job is queued again, restart $((${SLURM_RESTART_COUNT:-0} + 1)) of $GPT2D_REQUEUE"
+		at_exit
+		trap - TERM
+		scontrol requeue "$SLURM_JOB_ID" && sleep 60 # until Slurm ends this script
+	fi
+	exit 1
+}
+
+specs=("$@")
 for spec in "$@"; do
 	[ -r "$spec" ] || fail "$spec: no such file"
 done
@@ -338,12 +354,4 @@ for spec in "$@"; do
 		train "$spec"
 	fi
 done
-stop
-report "$@" && exit
-if [ "$signal" = USR1 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${GPT2D_REQUEUE:-0}" ]; then
-	say "the job is queued again, restart $((${SLURM_RESTART_COUNT:-0} + 1)) of $GPT2D_REQUEUE"
-	at_exit
-	trap - TERM
-	scontrol requeue "$SLURM_JOB_ID" && sleep 60 # until Slurm ends this script
-fi
-exit 1
+finish

@@ -29,8 +29,9 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def results(cluster, tmp_path):
     """RUN_DIR, and a check that no process and no folder of gpt2d is left on the nodes."""
-    cluster.environment["RUN_DIR"] = str(tmp_path / "results")
-    yield tmp_path / "results"
+    folder = tmp_path / "results of 100%"
+    cluster.environment["RUN_DIR"] = str(folder)
+    yield folder
     cluster.call("scancel", "--user=root")
     wait_for(lambda: cluster.idle() == 2, "idle nodes")
     for job in sorted(cluster.folder.glob("job-*.out")):
@@ -118,6 +119,36 @@ def test_ways_to_ask_for_gpus(cluster, results, tmp_path, options):
     assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
     launcher, = results.rglob("launcher_metadata.json")
     assert json.loads(launcher.read_text())["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_run_dir_is_not_writable(cluster, results, tmp_path):
+    host = cluster.hosts[0]
+    results.mkdir()
+    host.output(["mount", "-t", "tmpfs", "none", results])
+    host.output(["mkdir", results / "log"])
+    host.output(["mount", "-o", "remount,ro", results])
+    job = cluster.sbatch("--nodelist=n1", SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec()))
+    assert cluster.end(job)["JobState"] == "FAILED"
+    assert f"RUN_DIR {results} is not writable" in cluster.output(job)
+
+
+def test_a_copy_of_the_script(cluster, results, tmp_path):
+    """Its folder has no job.sh."""
+    script = shutil.copy(SLURM / "gpt2d-one.sbatch", tmp_path)
+    files = write(tmp_path, spec("copied"))
+    job = cluster.sbatch(script, *files)
+    assert cluster.end(job)["JobState"] == "FAILED" and "set GPT2D_SLURM to its folder" in cluster.output(job)
+    job = cluster.sbatch(script, *files, GPT2D_SLURM=str(SLURM))
+    assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
+
+
+def test_no_room_for_results(cluster, results, tmp_path):
+    host = cluster.hosts[0]
+    results.mkdir()
+    host.output(["mount", "-t", "tmpfs", "-o", "size=64k", "none", results])
+    job = cluster.sbatch("--nodelist=n1", SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec("large", 200)))
+    assert cluster.end(job)["JobState"] == "FAILED"
+    assert "No space left" in cluster.output(job) and "incomplete  large" in cluster.output(job)
 
 
 def test_no_spec(cluster, results):
@@ -212,10 +243,33 @@ exec {BUILD}/ctl/gpt2ctl "$@"
     assert not (results / "trained.incomplete").exists()
 
 
-def test_time_limit_and_requeue(cluster, results, tmp_path):
+def test_time_limit(cluster, results, tmp_path):
+    """slurmctld looks every 30 s: its signal comes within the first 30 s of the job, also while gpt2d starts."""
+    job = cluster.sbatch("--time=1", "--signal=B:USR1@55", SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec("long", 10**7)))
+    assert cluster.end(job)["JobState"] == "FAILED"
+    assert "signal USR1" in cluster.output(job)
+    assert (results / "summary.txt").read_text() in ("incomplete  long\n", "not run     long\n")
+
+
+def test_time_limit_while_gpt2d_starts(cluster, results, tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "gpt2d").write_text("#!/bin/bash\necho starts\nexec sleep 60\n")
+    (programs / "gpt2d").chmod(0o755)
+    (programs / "gpt2ctl").symlink_to(BUILD / "ctl" / "gpt2ctl")
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec("late")), GPT2D_BIN=str(programs), GPT2D_REQUEUE="1")
+    wait_for(lambda: any(file.stat().st_size for file in results.glob("log/*.out")), "a gpt2d that starts")
+    cluster.call("scancel", "--batch", "--signal=USR1", str(job))
+    cluster.await_output(job, "the job is queued again, restart 1 of 1")
+    assert (results / "summary.txt").read_text() == "not run     late\n"
+
+
+def test_requeue_at_the_time_limit(cluster, results, tmp_path):
     files = write(tmp_path, spec("short"), spec("long", 10**7), spec("last"))
-    job = cluster.sbatch("--time=1", "--signal=B:USR1@55", SLURM / "gpt2d-one.sbatch", *files, GPT2D_REQUEUE="1")
-    cluster.await_output(job, "the job is queued again, restart 1 of 1", 120)
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files, GPT2D_REQUEUE="1")
+    trains(cluster, job, 2)
+    cluster.call("scancel", "--batch", "--signal=USR1", str(job))
+    cluster.await_output(job, "the job is queued again, restart 1 of 1")
     interrupted(results / "long.incomplete")
     assert (results / "summary.txt").read_text() == "done        short\nincomplete  long\nnot run     last\n"
     wait_for(lambda: cluster.show(job)["JobState"] == "PENDING", "the job in the queue")
