@@ -648,6 +648,7 @@ void engine_pool_node_lost(struct engine_pool *p, int node, const char *why)
 		if (is_left(&p->ranks[i]))
 			engine_link_remote_ended(p->ranks[i].link, why, false);
 	snprintf(reason, sizeof(reason), "peer_lost: node=%d rank=%d: %.300s", node, first, why);
+	p->backoff_ms = 0; /* the engines are not to blame: they start when the node is back */
 	engine_pool_restart(p, reason);
 	engine_pool_reap(p);
 }

@@ -151,6 +151,17 @@ def test_a_member_that_is_killed(nodes):
     trains(nodes)
 
 
+def test_a_member_that_is_restarted_many_times(nodes):
+    """The engines start at once each time: their next start is not put off, as it is when they fail."""
+    with nodes.leader.client() as c:
+        for _ in range(8):
+            nodes.nodes[1].kill()
+            wait_for(lambda: members(c)[0]["state"] == "lost" and c.call("status")["engine"]["state"] == "down", "the end of the engines")
+            assert c.call("status")["engine"]["retry_in_s"] == 0
+            nodes.nodes[1].start()
+            nodes.wait_ready()
+
+
 def test_a_member_that_is_stopped(nodes):
     member = nodes.nodes[1]
     run_and_break(nodes, lambda: member.process.send_signal(signal.SIGSTOP), "peer_lost: node=1 rank=1: no heartbeat for 3 s")
@@ -426,8 +437,10 @@ def test_a_member_checks_what_is_submitted():
 @pytest.mark.parametrize("options, error", [
     (("--listen", "127.0.0.1:0"), "key_file: needed with listen and join"),
     (("--nodes", "2"), "nodes: several nodes need listen"),
-    (("--listen", "127.0.0.1"), "listen: an address, a colon and a port"),
-    (("--join", "a:0"), "join: a host and a port"),
+    (("--listen", "127.0.0.1"), "listen: 127.0.0.1: ADDR:PORT is expected, with a port from 0 to 65535"),
+    (("--listen", "127.0.0.1:70000"), "listen: 127.0.0.1:70000: ADDR:PORT is expected"),
+    (("--join", "a"), "join: a: HOST:PORT is expected, with a port from 1 to 65535"),
+    (("--join", "a:0"), "join: a:0: HOST:PORT is expected"),
     (("--join", "a:1", "--key-file", "KEY", "--interface", "lo"), "node_id: a member's ID is 1 or above"),
     (("--listen", "127.0.0.1:0", "--nodes", "2", "--key-file", "KEY"), "interface: needed with several nodes"),
     (("--listen", "127.0.0.1:0", "--key-file", "OPEN"), "mode 0644, others can read it"),
