@@ -460,25 +460,30 @@ static void print_place(const struct settings *s, const char *name, FILE *errors
 }
 
 /* The rules of listen and join. NULL: they are kept. */
-static const char *wrong_nodes(const struct settings *s, const char **name)
+static const char *wrong_nodes(const struct settings *s, const char **name, const char **value)
 {
 	const enum settings_part part = settings_part(s);
 	const char *address = part == SETTINGS_MEMBER ? s->join : s->listen;
 	const char *port = address != NULL ? strrchr(address, ':') : NULL;
+	static const char listen[] = "ADDR:PORT is expected, with a port from 0 to 65535";
+	static const char join[] = "HOST:PORT is expected, with a port from 1 to 65535";
 
+	*value = "";
 	*name = part == SETTINGS_MEMBER ? "join" : "listen";
 	if (part == SETTINGS_ALONE) {
 		*name = "nodes";
 		return s->nodes > 1 ? "several nodes need listen on the leader, join on members"
 				    : NULL;
 	}
+	*value = address;
 	if (port == NULL || port[1] == '\0' || strspn(port + 1, "0123456789") != strlen(port + 1) ||
 		strlen(port + 1) > 5 || atoi(port + 1) > 65535)
-		return "an address, a colon and a port from 0 to 65535 are expected";
+		return part == SETTINGS_MEMBER ? join : listen;
 	if (part == SETTINGS_MEMBER && (port == address || atoi(port + 1) == 0))
-		return "a host and a port from 1 to 65535 are expected";
+		return join;
 	if (part == SETTINGS_LEADER && port == address && s->link_interface == NULL)
 		return "an address before the colon is expected, or link_interface";
+	*value = "";
 	*name = "cluster";
 	if (strlen(settings_cluster(s)) > 64)
 		return "at most 64 bytes are expected";
@@ -499,7 +504,7 @@ static const char *wrong_nodes(const struct settings *s, const char **name)
 /* Rules between settings. */
 static int check_together(const struct settings *s, FILE *errors)
 {
-	const char *nodes, *name;
+	const char *nodes, *name, *value;
 	int rc = 0;
 
 	if (s->device == DEVICE_AUTO && paths_are_system()) {
@@ -516,10 +521,10 @@ static int check_together(const struct settings *s, FILE *errors)
 			(unsigned)s->socket_mode, s->socket_group.name);
 		rc = -EINVAL;
 	}
-	nodes = wrong_nodes(s, &name);
+	nodes = wrong_nodes(s, &name, &value);
 	if (nodes != NULL) {
 		print_place(s, name, errors);
-		fprintf(errors, "%s: %s\n", name, nodes);
+		fprintf(errors, "%s: %s%s%s\n", name, value, value[0] ? ": " : "", nodes);
 		rc = -EINVAL;
 	}
 	return rc;

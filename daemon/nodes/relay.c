@@ -62,7 +62,7 @@ struct relay {
 	int64_t epoch;    /* of the last node.start on this connection */
 	char leader[320]; /* its host, as it says */
 	char leader_name[420];
-	char why[WHY_BYTES];
+	char why[WHY_BYTES], why_before[WHY_BYTES];
 	char address[LINK_NAME_BYTES];
 	struct relay_rank *ranks;
 };
@@ -284,7 +284,7 @@ static void welcome(struct relay *r, const json_t *params)
 	r->since_ns = clock_utc_ns();
 	r->retry_ms = RETRY_FIRST_MS;
 	r->epoch = 0;
-	r->why[0] = '\0';
+	r->why[0] = r->why_before[0] = '\0';
 	snprintf(r->leader, sizeof(r->leader), "%s", host ? host : "");
 	text_clean(r->leader);
 	snprintf(r->leader_name, sizeof(r->leader_name), "%s (%s)", r->leader, r->o.settings->join);
@@ -360,19 +360,27 @@ static void skip_check(struct relay *r, const json_t *params)
 
 /* ---- the leader is gone ---- */
 
-/* Said once for each reason: an attempt to join comes each second. */
+/*
+ * Said once for each reason: an attempt to join comes each second. Two of them may take turns, as
+ * those of two addresses of a name.
+ */
 static void say(struct relay *r, const char *why)
 {
 	char now[WHY_BYTES];
+	bool said;
 
 	snprintf(now, sizeof(now), "%s", why);
 	text_clean(now);
 	if (strcmp(now, r->why) == 0)
 		return;
-	snprintf(r->why, sizeof(r->why), "%s", now);
-	log_write(r->state == JOINED ? LOG_ERROR : LOG_WARNING, "link: leader %s: %s%s",
-		r->o.settings->join, r->why,
-		r->state == JOINED ? "; the engines end, and gpt2d joins again" : "");
+	said = strcmp(now, r->why_before) == 0;
+	memcpy(r->why_before, r->why, sizeof(r->why));
+	memcpy(r->why, now, sizeof(now));
+	if (!said)
+		log_write(r->state == JOINED ? LOG_ERROR : LOG_WARNING, "link: leader %s: %s; %s",
+			r->o.settings->join, r->why,
+			r->state == JOINED ? "the engines end, and gpt2d joins again"
+					   : "gpt2d retries each second");
 }
 
 static void retry_later(struct relay *r)

@@ -173,6 +173,19 @@ def test_another_member_1_is_refused(hosts, two, options, leader_says, member_sa
             other.__exit__(None)
 
 
+def test_a_name_with_two_addresses(hosts, two):
+    """The leader listens on one of them. Each reason is logged once, though attempts take turns."""
+    with open(hosts.folder / "hosts", "a", encoding="utf-8") as names:
+        names.write(f"{hosts[0].address} both\n127.0.0.1 both\n")
+    other = two.make(1, "--join", f"both:{two.port}", "--node-id", 1, host=hosts[2], suffix="-both")
+    try:
+        two.said(0, "duplicate: node 1", 3)
+        said = [line for line in other.said().splitlines() if "link: leader" in line]
+        assert len(said) == 2 and "Connection refused; gpt2d retries each second" in "".join(said), said
+    finally:
+        other.__exit__(None)
+
+
 def test_a_member_of_another_version_is_refused(hosts, two):
     for times in TWICE:
         with Stranger(two, enter=hosts[2].enter) as stranger:
