@@ -10,6 +10,7 @@
 #include "daemon/config/log.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/experiment_files.h"
+#include "daemon/runs/run_log.h"
 #include "daemon/store/record.h"
 #include "daemon/runs/worker.h"
 #include "proto/experiment/blocks.h"
@@ -554,6 +555,8 @@ void experiment_void(struct experiment *e, int64_t segment, const char *reason)
 	if (block < e->ended || is_void(row_at(e, segment)))
 		return;
 	log_write(LOG_WARNING, "run %lld: block %lld is void: %s", (long long)e->run->id,
+		(long long)block + 1, reason);
+	run_log_write(e->options.run_log, e->run, -1, LOG_WARNING, "block %lld is void: %s",
 		(long long)block + 1, reason);
 	for (int64_t i = block * e->length; i < (block + 1) * e->length; i++) {
 		row = row_at(e, i);

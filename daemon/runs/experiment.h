@@ -17,6 +17,7 @@
 struct event_base;
 struct experiment;
 struct follow;
+struct run_log;
 struct store;
 struct worker;
 
@@ -25,6 +26,7 @@ struct experiment_options {
 	struct store *store;
 	struct worker *worker;
 	struct follow *follow;
+	struct run_log *run_log;
 	/* In the event loop, later: experiment_next may answer otherwise. */
 	void (*changed)(void *arg);
 	void *arg;

@@ -476,6 +476,7 @@ static struct task *begin(struct scheduler *s)
 				.store = s->options->store,
 				.worker = s->options->worker,
 				.follow = s->options->follow,
+				.run_log = s->options->run_log,
 				.changed = on_experiment,
 				.arg = t,
 			});

@@ -702,6 +702,12 @@ static void add_control(struct spec *spec, struct spec_place at, struct spec_err
 	}
 	*control = spec->arms[0];
 	strcat(control->name, "-aa");
+	for (size_t i = 1; i < spec->n_arms; i++)
+		if (strcmp(spec->arms[i].name, control->name) == 0)
+			spec_error_add(errors, at, "design.aa_control",
+				"the control would be named %s, as another arm is (rename that "
+				"arm; false runs without a control)",
+				control->name);
 	spec->control = spec->n_arms++;
 }
 
@@ -732,6 +738,9 @@ static void resolve_arms(
 		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].at, errors);
 	if (source->swept)
 		drop_repeated(spec);
+	if (source->swept && spec->n_arms == 1)
+		spec_error_add(errors, source->arms[0].at, "sweep",
+			"all values are the spec's own, so there is nothing to compare");
 	add_control(spec, source->arms[0].at, errors);
 	check_blocks(source, spec, errors);
 }

@@ -158,6 +158,8 @@ def test_lost_engine(daemon):
         assert voids(shown)[1].startswith("engine_replaced: engine_lost: ")
         assert {segment["state"] for segment in blocks(shown)[1]} == {"done", "failed", "skipped"}
         assert shown["run"]["attempt"] == 1 and agrees(d) == 1
+        assert [line["message"] for line in c.call("logs", id=run)["lines"] if line["level"] == "warning"] == \
+            [f"block {FIRST + 1} is void: {voids(shown)[1]}"]
 
 
 def test_arm_fails(daemon):
