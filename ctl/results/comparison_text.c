@@ -56,20 +56,17 @@ static size_t count_shown(const json_t *comparison)
 	return n;
 }
 
-static size_t count_void(const json_t *comparison)
-{
-	const json_t *block;
-	size_t i, n = 0;
-
-	json_array_foreach(json_object_get(comparison, "blocks"), i, block)
-		n += json_is_string(json_object_get(block, "void"));
-	return n;
-}
-
-static int confidence(const json_t *comparison)
+int comparison_text_confidence(const json_t *comparison)
 {
 	return (int)lround(
 		100.0 * (1.0 - format_real(json_object_get(comparison, "design"), "alpha")));
+}
+
+static bool is_open(const json_t *run)
+{
+	char state[32];
+
+	return states_exit(format_string(run, "state", "done", state, sizeof(state))) < 0;
 }
 
 /* ---- the head: the run, its arms, its design ---- */
@@ -78,7 +75,7 @@ static int confidence(const json_t *comparison)
 static void print_failure(const struct term *t, const json_t *comparison)
 {
 	const json_t *run = json_object_get(comparison, "run"), *segment;
-	char state[32], reason[600], arm[80];
+	char state[32], reason[600], own[600], arm[80];
 	size_t i;
 
 	format_string(run, "state", "?", state, sizeof(state));
@@ -88,10 +85,15 @@ static void print_failure(const struct term *t, const json_t *comparison)
 	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, states_colour(state)), state,
 		term_colour(t, TERM_PLAIN),
 		*reason ? text_reason(state, reason) : "no reason known");
-	json_array_foreach(json_object_get(comparison, "failed"), i, segment)
-		fprintf(t->file, "  segment %lld (%s) %s\n",
+	json_array_foreach(json_object_get(comparison, "failed"), i, segment) {
+		fprintf(t->file, "  segment %lld (%s) %s",
 			(long long)format_int(segment, "segment", 0), name_of(segment, arm),
 			format_string(segment, "state", "", state, sizeof(state)));
+		if (*format_string(segment, "reason", "", own, sizeof(own)) &&
+			strcmp(own, reason) != 0)
+			fprintf(t->file, ": %s", text_reason(state, own));
+		fputc('\n', t->file);
+	}
 	fputs("only finished segments are compared, and only whole blocks\n", t->file);
 }
 
@@ -160,6 +162,7 @@ static void print_short(const struct term *t, const json_t *comparison)
 static void print_design(const struct term *t, const json_t *comparison)
 {
 	const json_t *design = json_object_get(comparison, "design");
+	const double half_width = format_real(design, "half_width");
 	struct page p = {.term = t};
 
 	page_part(&p,
@@ -170,6 +173,8 @@ static void print_design(const struct term *t, const json_t *comparison)
 		json_is_true(json_object_get(design, "mirrored")) ? ", mirrored" : "",
 		(long long)format_int(design, "seed", 0), (long long)format_int(design, "steps", 0),
 		(long long)format_int(design, "warmup_steps", 0));
+	if (isfinite(half_width))
+		page_part(&p, "stops when an interval's half-width is %g%%", 100.0 * half_width);
 	page_end(&p);
 }
 
@@ -365,7 +370,7 @@ static void print_headline(const struct term *t, const json_t *comparison, const
 		page_percent(format_real(row, "throughput_percent"), percent));
 	fputs(term_colour(t, TERM_PLAIN), t->file);
 	if (json_is_number(json_object_get(row, "throughput_low_percent")))
-		page_part(&p, "%d%% %s", confidence(comparison),
+		page_part(&p, "%d%% %s", comparison_text_confidence(comparison),
 			page_interval(format_real(row, "throughput_low_percent"),
 				format_real(row, "throughput_high_percent"), interval));
 	if (json_is_string(json_object_get(row, "steps_differ")))
@@ -385,6 +390,7 @@ static void print_checks(const struct term *t, const json_t *comparison, const j
 	const json_t *control = json_object_get(row, "aa_control");
 	const json_t *drift = json_object_get(comparison, "drift");
 	const double detectable = format_real(row, "detectable_percent");
+	const bool enough = format_int(row, "blocks", 0) >= VERDICT_INTERVAL_BLOCKS;
 	char own[FORMAT_BYTES], base[FORMAT_BYTES], percent[FORMAT_BYTES];
 	struct page p = {.term = t};
 
@@ -398,10 +404,14 @@ static void print_checks(const struct term *t, const json_t *comparison, const j
 		page_part(&p, detectable < 10.0 ? "detectable %.2f%%" : "detectable %.0f%%",
 			detectable);
 	if (json_is_object(control))
-		page_part(&p, "A/A %s %s",
+		page_part(&p, "A/A %s%s",
 			page_percent(format_real(control, "throughput_percent"), percent),
-			json_is_true(json_object_get(control, "ok")) ? "ok" : "suspect");
-	if (json_is_true(in(row, "trend", "found")))
+			!json_is_true(json_object_get(control, "ok")) ? " suspect"
+				: enough                              ? " ok"
+								      : "");
+	if (!enough) /* no trend could be found */
+		page_part(&p, "too few blocks for checks");
+	else if (json_is_true(in(row, "trend", "found")))
 		page_part(&p, "trend %+.2g%% a block",
 			format_real(json_object_get(row, "trend"), "percent_per_block"));
 	else
@@ -519,11 +529,20 @@ static bool has_failed(const json_t *comparison, const json_t *row)
 	return false;
 }
 
-static bool is_open(const json_t *run)
+/* The training of one block, warm-up included. */
+static double block_seconds(const json_t *comparison)
 {
-	char state[32];
+	const json_t *arms = json_object_get(comparison, "arms"), *arm;
+	const json_t *design = json_object_get(comparison, "design");
+	const double steps = format_real(design, "steps");
+	double sum = 0.0;
+	size_t i;
 
-	return states_exit(format_string(run, "state", "done", state, sizeof(state))) < 0;
+	json_array_foreach(arms, i, arm)
+		sum += json_is_true(json_object_get(arm, "failed")) ? 0.0
+								    : format_real(arm, "seconds");
+	return sum * steps / (steps - format_real(design, "warmup_steps")) /
+		format_real(design, "kept");
 }
 
 /* The command that runs enough blocks; a run that broke off, or has void blocks, planned enough. */
@@ -554,11 +573,20 @@ static void print_remedy(
 	const int64_t needed = format_int(row, "blocks_needed", 0);
 	const int64_t id = format_int(run, "id", 0);
 	const bool wait = is_open(run) && !failed && strcmp(reason, "unequal_work") != 0;
+	char class[40], time[FORMAT_BYTES];
+	const bool training = !failed &&
+		strcmp(format_string(
+			       json_object_get(row, "work"), "class", "", class, sizeof(class)),
+			"other_training") == 0;
 
 	if (wait)
-		page_part(p, "to settle it: wait; the run has not ended, and compares more blocks");
+		page_part(p, "to settle it: wait for the other blocks of the run");
 	else if (needed > 0)
-		page_part(p, "to settle it: about %lld blocks", (long long)needed);
+		page_part(p, "to settle it: about %lld blocks, %s of training", (long long)needed,
+			format_duration(block_seconds(comparison) * (double)needed, time));
+	else if (training)
+		page_part(p,
+			"to settle it: set work.target_loss, and compare the times to that loss");
 	else if (remedy)
 		page_part(p, "to settle it: %s", remedy);
 	page_end(p);
@@ -613,7 +641,7 @@ static void print_verdicts(const struct term *t, const json_t *comparison)
 	const json_t *row;
 	size_t i;
 
-	snprintf(header, sizeof(header), "%d%%", confidence(comparison));
+	snprintf(header, sizeof(header), "%d%%", comparison_text_confidence(comparison));
 	table_init(&table);
 	table_column(&table, "ARM", false);
 	table_column(&table, "THROUGHPUT", true);
@@ -643,7 +671,8 @@ static void print_row(const struct term *t, const json_t *comparison, const json
 	char name[80];
 
 	if (format_int(row, "blocks", 0) == 0) {
-		fprintf(t->file, "%s: no whole block yet\n", name_of(row, name));
+		fprintf(t->file, "%s: no whole block%s\n", name_of(row, name),
+			is_open(json_object_get(comparison, "run")) ? " yet" : "");
 		return;
 	}
 	print_headline(t, comparison, row);
@@ -656,14 +685,15 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 {
 	const json_t *run = json_object_get(comparison, "run"), *row;
 	const struct term *t = &o->out;
+	const int64_t used = format_int(comparison, "segments_used", 0);
 	const size_t shown = count_shown(comparison);
 	char name[80], state[32];
 	size_t i;
 
-	fprintf(t->file, "run %lld %s (%s), %lld segments\n", (long long)format_int(run, "id", 0),
+	fprintf(t->file, "run %lld %s (%s), %lld segment%s\n", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
-		format_string(run, "state", "?", state, sizeof(state)),
-		(long long)format_int(comparison, "segments_used", 0));
+		format_string(run, "state", "?", state, sizeof(state)), (long long)used,
+		used == 1 ? "" : "s");
 	print_failure(t, comparison);
 	if (shown > 1)
 		print_verdicts(t, comparison);
@@ -697,155 +727,6 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 		if (shown == 1 && !comparison_text_hidden(comparison, row))
 			print_verdict(t, comparison, row);
 	}
-}
-
-/* ---- tables for other programs and papers ---- */
-
-/* A member of a row of comparisons or, where it has none, of its arm. */
-static const struct {
-	const char *key;
-	bool markdown;
-} columns[] = {
-	{"arm", true},
-	{"verdict", true},
-	{"reason", false},
-	{"throughput_percent", true},
-	{"throughput_low_percent", true},
-	{"throughput_high_percent", true},
-	{"step_time_percent", false},
-	{"p", false},
-	{"p_holm", true},
-	{"blocks", true},
-	{"tok_s", true},
-	{"median_ns", false},
-	{"p95_ns", false},
-	{"exposed_comm_mean_s", false},
-	{"exposed_wait_mean_s", false},
-	{"mfu", true},
-	{"j_per_mtok", true},
-	{"peak_device_bytes", false},
-	{"tokens", false},
-	{"seconds", false},
-	{"stalled_segments", false},
-	{"steps_applied", false},
-	{"steps_skipped", false},
-};
-
-static void format_cell(const json_t *value, bool brief, char *out, size_t bytes)
-{
-	if (json_is_string(value))
-		term_clean(json_string_value(value), out, bytes);
-	else if (json_is_integer(value))
-		snprintf(out, bytes, "%lld", (long long)json_integer_value(value));
-	else if (json_is_real(value))
-		snprintf(out, bytes, brief ? "%.4g" : "%.9g", json_real_value(value));
-	else
-		out[0] = '\0';
-}
-
-static const json_t *cell_of(const json_t *arm, const json_t *row, const char *key)
-{
-	const json_t *value = json_object_get(row, key);
-
-	return value && !json_is_object(value) ? value : json_object_get(arm, key);
-}
-
-/* A name may hold what separates cells. */
-static void put_csv(FILE *out, const char *text)
-{
-	if (!strpbrk(text, ",\"")) {
-		fputs(text, out);
-		return;
-	}
-	fputc('"', out);
-	for (; *text; text++)
-		fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
-	fputc('"', out);
-}
-
-static void print_line(FILE *out, const json_t *arm, const json_t *row, bool markdown)
-{
-	char text[160];
-	bool first = true;
-
-	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
-		if (markdown && !columns[i].markdown)
-			continue;
-		if (arm)
-			format_cell(
-				cell_of(arm, row, columns[i].key), markdown, text, sizeof(text));
-		else
-			snprintf(text, sizeof(text), "%s", columns[i].key);
-		fputs(markdown ? "| " : first ? "" : ",", out);
-		if (markdown)
-			fprintf(out, "%s ", text);
-		else
-			put_csv(out, text);
-		first = false;
-	}
-	fputs(markdown ? "|\n" : "\n", out);
-}
-
-static void print_lines(FILE *out, const json_t *comparison, bool markdown)
-{
-	const json_t *rows = json_object_get(comparison, "comparisons"), *arm;
-	size_t i;
-
-	print_line(out, NULL, NULL, markdown);
-	for (i = 0; markdown && i < sizeof(columns) / sizeof(columns[0]); i++)
-		fputs(columns[i].markdown ? "|---" : "", out);
-	fputs(markdown ? "|\n" : "", out);
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm)
-		print_line(
-			out, arm, comparison_text_arm(rows, json_object_get(arm, "arm")), markdown);
-}
-
-void comparison_text_markdown(struct output *o, const json_t *comparison)
-{
-	print_lines(o->out.file, comparison, true);
-}
-
-void comparison_text_csv(struct output *o, const json_t *comparison)
-{
-	print_lines(o->out.file, comparison, false);
-}
-
-void comparison_text_methods(struct output *o, const json_t *comparison)
-{
-	const json_t *design = json_object_get(comparison, "design");
-	const json_t *arms = json_object_get(comparison, "arms");
-	const json_t *machine = json_object_get(comparison, "machine");
-	struct page p = {.term = &o->out, .flush = true};
-	char base[80], build[80], gpu[80];
-
-	format_string(comparison, "baseline", "", base, sizeof(base));
-	page_part(&p,
-		"The configurations were compared with gpt2d%s%s on %lld rank(s)%s%s. Each of %lld "
-		"blocks ran all configurations in a random order (seed %lld)%s, in the same warm "
-		"processes.",
-		json_is_string(json_object_get(machine, "build")) ? ", build " : "",
-		format_string(machine, "build", "", build, sizeof(build)),
-		(long long)format_int(json_array_get(arms, 0), "ranks", 0),
-		json_is_string(json_object_get(machine, "gpu")) ? " of " : "",
-		format_string(machine, "gpu", "", gpu, sizeof(gpu)),
-		(long long)format_int(design, "kept", 0), (long long)format_int(design, "seed", 0),
-		json_is_true(json_object_get(design, "mirrored")) ? ", then in the reverse order"
-								  : "");
-	page_end(&p);
-	page_part(&p,
-		"A segment trained %lld optimizer steps from the same initial state on the same "
-		"tokens; the first %lld steps were not measured. Blocks in which the machine "
-		"slowed down or stood still were discarded whole, whatever their times "
-		"(%lld of %lld).",
-		(long long)format_int(design, "steps", 0),
-		(long long)format_int(design, "warmup_steps", 0), (long long)count_void(comparison),
-		(long long)format_int(design, "blocks", 0));
-	page_end(&p);
-	page_part(&p,
-		"We report the Hodges-Lehmann estimate of the log ratio of total times against %s "
-		"with its exact %d%% signed-rank interval, and Wilcoxon's exact two-sided p, "
-		"adjusted after Holm over the comparisons. A difference counts as none when the "
-		"whole interval lies within %g%%.",
-		base, confidence(comparison), 100.0 * format_real(design, "margin"));
-	page_end(&p);
+	if (json_array_size(json_object_get(comparison, "comparisons")) == 0)
+		fputs("no verdict: the run has one arm, and nothing to compare it with\n", t->file);
 }

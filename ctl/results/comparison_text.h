@@ -1,6 +1,6 @@
 /*
- * comparison_text.h: a comparison (proto/experiment/comparison.h) as text, Markdown, CSV, and as a
- * paragraph for the methods section of a paper. Figures that are null are left out.
+ * comparison_text.h: a comparison (proto/experiment/comparison.h) as text. Figures that are null
+ * are left out.
  */
 #ifndef GPT2D_CTL_RESULTS_COMPARISON_TEXT_H
 #define GPT2D_CTL_RESULTS_COMPARISON_TEXT_H
@@ -15,10 +15,10 @@ const json_t *comparison_text_arm(const json_t *rows, const json_t *arm);
 /* Whether a row of `comparisons` is the baseline run once more, and nothing that was asked for. */
 bool comparison_text_hidden(const json_t *comparison, const json_t *row);
 
+/* Of its intervals, in percent. */
+int comparison_text_confidence(const json_t *comparison);
+
 /* comparison has `machine` besides, an object or null: what the run's files say of the machine. */
 void comparison_text_print(struct output *o, const json_t *comparison);
-void comparison_text_markdown(struct output *o, const json_t *comparison);
-void comparison_text_csv(struct output *o, const json_t *comparison);
-void comparison_text_methods(struct output *o, const json_t *comparison);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/print/page.h"
+#include "ctl/results/comparison_table.h"
 #include "ctl/results/comparison_text.h"
 #include "ctl/print/ranks.h"
 #include "ctl/verbs/compare.h"
@@ -27,7 +28,8 @@ static const struct option_row options[] = {
 	{"methods", 0, OPTION_FLAG, NULL, 0, 0, "print a paragraph for a paper's methods section"},
 	{"fail-if", 0, OPTION_STRING, "RULE", 0, 0,
 		"slower>1%, faster>1% or changed>1%: exit with 5 if the near end of an arm's "
-		"throughput interval is beyond that, with 14 if its verdict is AMBIGUOUS"},
+		"throughput interval is beyond that, with 14 if its verdict is AMBIGUOUS, or if no "
+		"arm is compared"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -207,6 +209,7 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 {
 	struct ctl_error e = {0};
 	const json_t *row;
+	bool compared = false;
 	char arm[80];
 	size_t i;
 
@@ -217,6 +220,7 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 
 		if (comparison_text_hidden(comparison, row))
 			continue;
+		compared = true;
 		format_string(row, "arm", "", arm, sizeof(arm));
 		if (!verdict || strcmp(verdict, "AMBIGUOUS") == 0) {
 			if (e.exit == 0)
@@ -228,6 +232,8 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 			break;
 		}
 	}
+	if (!compared)
+		ctl_error_set(&e, CTL_AMBIGUOUS, "--fail-if: no arm to compare with the baseline");
 	return e.exit ? verb_fail(ctl, &e) : 0;
 }
 
@@ -401,9 +407,9 @@ static const struct {
 	const char *option;
 	void (*print)(struct output *o, const json_t *comparison);
 } forms[] = {
-	{"md", comparison_text_markdown},
-	{"csv", comparison_text_csv},
-	{"methods", comparison_text_methods},
+	{"md", comparison_table_markdown},
+	{"csv", comparison_table_csv},
+	{"methods", comparison_table_methods},
 };
 
 static int compare_one(

@@ -181,6 +181,10 @@ static const char *reason_text(const struct comparison *c, const struct comparis
 {
 	const struct verdict_result *r = &arm->result;
 
+	if (arm->failed)
+		return "the arm failed";
+	if (c->arms[c->baseline].failed)
+		return "the baseline failed";
 	if (r->reason == VERDICT_UNEQUAL_WORK)
 		return arm->unequal;
 	if (r->reason == VERDICT_UNSETTLED && (r->estimate.lo > 0.0 || r->estimate.hi < 0.0) &&

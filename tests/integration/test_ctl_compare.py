@@ -89,13 +89,62 @@ def test_what_settles_it(path):
     """A run that has not ended goes on, and one that planned enough blocks is run again as it is."""
     few = blocks({"A": 10, "B": 9}, 3)
     going = narrow(compare(path, few, state="running").stdout)
-    assert going.endswith("to settle it: wait; the run has not ended, and compares more blocks\ngpt2ctl follow 5\n")
+    assert going.endswith("to settle it: wait for the other blocks of the run\ngpt2ctl follow 5\n")
     broken = narrow(compare(path, few, state="cancelled", reason="cancelled: asked for").stdout)
     assert broken.endswith("\ngpt2ctl rerun 5\n")
     short = narrow(compare(path, few, design={"repetitions": 3}).stdout)
     assert short.endswith("\ngpt2ctl rerun 5 --set design.repetitions=12\n")
     hopeless = narrow(compare(path, blocks({"A": 10, "B": 9.9}, noise=3)).stdout)
     assert "design.repetitions=" not in hopeless and "more than a run can have (1000)" in " ".join(hopeless.split())
+
+
+def test_nothing_to_compare(path):
+    """A gate that compares nothing does not pass."""
+    rows = [segment(0, "run", [10 * MS] * 20)]
+    text = narrow(compare(path, rows).stdout)
+    assert text.startswith("run 5 ab (done), 1 segment\n")
+    assert text.endswith("\nno verdict: the run has one arm, and nothing to compare it with\n")
+    gate = compare(path, rows, "--fail-if", "slower>1%")
+    assert gate.returncode == 14 and gate.stderr == "gpt2ctl: --fail-if: no arm to compare with the baseline\n"
+
+
+def test_few_blocks_have_no_checks(path):
+    """An A/A control of one block can be neither suspect nor ok."""
+    rows = blocks({"A": 10, "B": 9, "A-aa": 14}, 1)
+    arms = {"A": {}, "B": {"zero_optimization": {"reduce_bucket_size": 128}}}
+    text = narrow(compare(path, rows, arms=arms, design={"aa_control": True}).stdout)
+    assert "A/A -28." in text and "too few blocks for checks" in text
+    assert " ok" not in text and "trend" not in text
+
+
+def test_arm_that_failed(path):
+    rows = [row if row["arm"] == "A" else row | {"state": "failed", "summary": None, "reason": "out_of_memory: rank 1: 3 GB"}
+        for row in blocks({"A": 10, "B": 9})]
+    text = narrow(compare(path, rows, state="failed", reason="arm_failed: B: out_of_memory: rank 1: 3 GB").stdout)
+    assert " (B) failed: out_of_memory: rank 1: 3 GB\n" in text
+    assert "\nB: no whole block\n" in text and "verdict: AMBIGUOUS   (the arm failed)\n" in text
+    assert text.endswith("to settle it: find why the arm failed; the messages of the run say it\ngpt2ctl logs 5\n")
+
+
+def test_other_training(path):
+    arms = {"A": {}, "B": {"optimizer": {"params": {"lr": 0.5}}}}
+    text = narrow(compare(path, blocks({"A": 10, "B": 9}), arms=arms).stdout)
+    assert text.endswith("to settle it: set work.target_loss, and compare the times to that loss\n")
+
+
+def test_an_interval_that_one_of_many_may_have(path):
+    """It excludes 0, and Holm's p does not: the words say why there is no verdict."""
+    speeds = {"A": 10, "B": 9.7} | {f"C{i}": 10 for i in range(6)}
+    arms = {name: {"zero_optimization": {"reduce_bucket_size": 64 << i}} for i, name in enumerate(speeds)}
+    rows = blocks(speeds, 9, noise=0.001)
+    for row in rows:  # one block in nine says otherwise, so that p is .0078 and seven times that
+        if row["block"] == 3 and row["arm"] == "B":
+            row["summary"]["seconds_measured"] *= 1.035
+        row["summary"]["plan"] = {**row["summary"]["plan"], "n_reduce": sum(map(ord, row["arm"]))}
+    value = one_object(compare(path, rows, "--json", arms=arms).stdout)
+    b = next(row for row in value["comparisons"] if row["arm"] == "B")
+    assert b["throughput_low_percent"] > 0 and b["p"] <= 0.05 < b["p_holm"], b
+    assert b["reason_text"] == "the interval excludes 0, but with so many arms one may do so by chance"
 
 
 def test_several_arms(path):
@@ -227,7 +276,7 @@ def test_what_is_missing(path):
     result = compare(path, rows)
     assert result.returncode == 12 and "nothing to compare yet" in result.stderr
     one = narrow(compare(path, [segment(1, "run", [10 * MS] * 20)]).stdout)
-    assert "run 10.0 k tok/s, median 10.0 ms, p95 10.0 ms\n" in one and "verdict" not in one
+    assert "run 10.0 k tok/s, median 10.0 ms, p95 10.0 ms\n" in one and "\nverdict" not in one
     assert "median 10.0 ms, p95 -\n" in compare(path, [segment(1, "run", [10 * MS] * 19)]).stdout
 
 
