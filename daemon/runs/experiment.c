@@ -42,13 +42,14 @@ struct experiment {
 	bool deciding;      /* a decision is with the worker */
 	bool storing;       /* the number of segments has changed and is not durable */
 	int lost[SPEC_ARMS_MAX];
-	bool failed[SPEC_ARMS_MAX];
-	char failure[RUN_REASON_BYTES]; /* of the first arm that has failed */
-	struct event *tick;             /* each TICK_MS while the engines train; NULL: not begun */
-	int64_t tick_ns;                /* the last one, by the clock that counts suspension */
-	int64_t training, ticked;       /* segments: with the engines now, and then; -1: none */
-	int jobs;                       /* with the worker or the store */
-	bool destroyed;                 /* freed when the last job is back */
+	char failures[SPEC_ARMS_MAX]
+		     [RUN_REASON_BYTES]; /* why an arm has failed; empty: it has not */
+	char failure[RUN_REASON_BYTES];  /* of the first arm that has failed */
+	struct event *tick;              /* each TICK_MS while the engines train; NULL: not begun */
+	int64_t tick_ns;                 /* the last one, by the clock that counts suspension */
+	int64_t training, ticked;        /* segments: with the engines now, and then; -1: none */
+	int jobs;                        /* with the worker or the store */
+	bool destroyed;                  /* freed when the last job is back */
 };
 
 /* ---- rows ---- */
@@ -116,6 +117,11 @@ static json_t *new_row(const struct experiment *e, int64_t segment)
 
 /* ---- the beginning and the end ---- */
 
+static bool has_failed(const struct experiment *e, size_t arm)
+{
+	return e->failures[arm][0] != '\0';
+}
+
 static bool is_failed_row(const json_t *row)
 {
 	return strstr(text_of(row, "reason"), COMPARISON_ARM_FAILED) != NULL;
@@ -128,10 +134,10 @@ static void read_rows(struct experiment *e)
 		const json_t *row = row_at(e, i);
 
 		if (is_failed_row(row)) {
-			e->failed[e->order[i].arm] = true;
+			snprintf(e->failures[e->order[i].arm], RUN_REASON_BYTES, "%s",
+				text_of(row, "reason"));
 			if (e->failure[0] == '\0')
-				snprintf(e->failure, sizeof(e->failure), "%s",
-					text_of(row, "reason"));
+				strcpy(e->failure, e->failures[e->order[i].arm]);
 		}
 		if (!is_in(row, "waiting"))
 			e->begun = i + 1;
@@ -228,8 +234,8 @@ static bool is_hopeless(const struct experiment *e)
 	bool others = false;
 
 	for (size_t i = 1; i < e->spec->n_arms; i++)
-		others |= !e->failed[i] && (only_control || i != e->spec->control);
-	return e->failed[0] || !others;
+		others |= !has_failed(e, i) && (only_control || i != e->spec->control);
+	return has_failed(e, 0) || !others;
 }
 
 /* ---- decisions ---- */
@@ -459,12 +465,12 @@ bool experiment_at_block(const struct experiment *e, int64_t segment)
 
 static void leave_out(struct experiment *e, int64_t segment)
 {
-	const struct record_segment r = {
-		e->run->id, segment, "skipped", e->failure, NULL, NULL, NULL};
+	const char *why = e->failures[e->order[segment].arm];
+	const struct record_segment r = {e->run->id, segment, "skipped", why, NULL, NULL, NULL};
 
 	record_segment(e->options.store, &r, NULL, NULL);
 	json_object_set_new(row_at(e, segment), "state", json_string("skipped"));
-	json_object_set_new(row_at(e, segment), "reason", json_string(e->failure));
+	json_object_set_new(row_at(e, segment), "reason", json_string(why));
 }
 
 int64_t experiment_next(struct experiment *e)
@@ -481,7 +487,7 @@ int64_t experiment_next(struct experiment *e)
 		if ((e->spec->stop_half_width > 0.0 || is_hopeless(e)) &&
 			e->decided < block_of(e, e->next))
 			return EXPERIMENT_WAIT;
-		if (!e->failed[e->order[e->next].arm])
+		if (!has_failed(e, e->order[e->next].arm))
 			return e->next;
 		leave_out(e, e->next);
 		left_out = true;
@@ -570,11 +576,18 @@ void experiment_void(struct experiment *e, int64_t segment, const char *reason)
 
 static void fail_arm(struct experiment *e, size_t arm, const char *reason)
 {
-	e->failed[arm] = true;
-	if (e->failure[0] != '\0')
-		return;
-	snprintf(e->failure, sizeof(e->failure), COMPARISON_ARM_FAILED "%s: %.*s",
+	snprintf(e->failures[arm], RUN_REASON_BYTES, COMPARISON_ARM_FAILED "%s: %.*s",
 		e->spec->arms[arm].name, RUN_REASON_BYTES / 2, reason);
+	if (e->failure[0] == '\0')
+		strcpy(e->failure, e->failures[arm]);
+}
+
+const char *experiment_fail_arm(struct experiment *e, int64_t segment, const char *reason)
+{
+	fail_arm(e, e->order[segment].arm, reason);
+	if (is_hopeless(e)) /* the rest of the block would be trained for nothing */
+		experiment_void(e, segment, e->failures[e->order[segment].arm]);
+	return e->failures[e->order[segment].arm];
 }
 
 void experiment_lose(struct experiment *e, int64_t segment, const char *reason)
@@ -601,9 +614,11 @@ static void say_all_void(struct experiment *e)
 		RUN_REASON_BYTES / 2, text_of(row_at(e, n_rows(e) - 1), "void"));
 }
 
-bool experiment_arm_failed(const struct experiment *e, int64_t segment)
+const char *experiment_arm_failed(const struct experiment *e, int64_t segment)
 {
-	return e->failed[e->order[segment].arm];
+	const size_t arm = e->order[segment].arm;
+
+	return has_failed(e, arm) ? e->failures[arm] : NULL;
 }
 
 const char *experiment_failure(struct experiment *e)

@@ -77,7 +77,14 @@ void experiment_look(struct experiment *e);
  * twice in a row: the arm has failed.
  */
 void experiment_lose(struct experiment *e, int64_t segment, const char *reason);
-bool experiment_arm_failed(const struct experiment *e, int64_t segment);
+/* "arm_failed: NAME: reason" of the segment's arm; NULL: it has not failed. */
+const char *experiment_arm_failed(const struct experiment *e, int64_t segment);
+/*
+ * The arm of this segment, which was in training, cannot be trained: its other segments are left
+ * out. Returns the reason of the segment, as experiment_arm_failed. The caller then reports the
+ * end of the segment.
+ */
+const char *experiment_fail_arm(struct experiment *e, int64_t segment, const char *reason);
 /*
  * Why the run fails when it is over: "arm_failed: NAME: reason" of the first arm that has failed,
  * or that no block counts. NULL: it does not.

@@ -256,7 +256,7 @@ static void on_experiment(void *arg)
 static void continue_experiment(struct task *t)
 {
 	struct scheduler *s = t->scheduler;
-	char reason[RUN_REASON_BYTES];
+	const char *failed, *reason;
 
 	t->left = t->inspecting = t->stopping = false;
 	TAILQ_REMOVE(&s->left, t, link);
@@ -265,9 +265,8 @@ static void continue_experiment(struct task *t)
 	for (int64_t i = t->first; i < t->sent; i++) {
 		if (!experiment_is_open(t->experiment, i))
 			continue;
-		snprintf(reason, sizeof(reason), "%s", t->cut_reason);
-		if (i == t->cut && experiment_arm_failed(t->experiment, i))
-			snprintf(reason, sizeof(reason), "%s", experiment_failure(t->experiment));
+		failed = experiment_arm_failed(t->experiment, i);
+		reason = i == t->cut && failed ? failed : t->cut_reason;
 		t->reports[i] = ATTEMPT_FAILED;
 		task_record_end(t, i, "failed", reason, NULL, NULL);
 	}

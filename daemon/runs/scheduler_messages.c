@@ -8,6 +8,7 @@
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/attempt.h"
 #include "daemon/runs/experiment.h"
+#include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler.h"
@@ -124,20 +125,49 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	free(text);
 }
 
+/* An experiment continues without the arm whose training fails. A full disk fails any arm. */
+static bool fails_arm_only(const struct about *w, const char *reason)
+{
+	const struct task *t = w->t;
+
+	return t->experiment != NULL && w->in_slot && !t->stopping && !hold_is_room_reason(reason);
+}
+
+static void arm_failed(struct scheduler *s, const struct about *w, const char *reason)
+{
+	struct task *t = w->t;
+
+	scheduler_free_slot(s);
+	t->trained++;
+	t->done++;
+	task_record_end(t, w->segment, "failed",
+		experiment_fail_arm(t->experiment, w->segment, reason), NULL, NULL);
+	scheduler_wake(s);
+}
+
 static void segment_failed(
 	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
 {
 	struct task *t = w->t;
 
-	t->failed = true;
+	if (t->reports[w->segment] == ATTEMPT_FAILED) { /* another rank has reported it */
+		if (poisoned)
+			engine_pool_restart(s->options->pool, reason);
+		return;
+	}
 	t->reports[w->segment] = ATTEMPT_FAILED;
 	attempt_unmark(t->attempt, w->segment);
-	if (t->experiment != NULL && !w->in_slot)
-		t->done++; /* it was trained, and is not written any more */
-	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
 	if (attempt_spec(t->attempt)->has_arms)
 		run_log_write(s->options->run_log, t->run, -1, LOG_ERROR, "segment %lld (%s): %s",
 			(long long)w->segment + 1, attempt_arm(t->attempt, w->segment), reason);
+	if (!poisoned && fails_arm_only(w, reason)) {
+		arm_failed(s, w, reason);
+		return;
+	}
+	t->failed = true;
+	if (t->experiment != NULL && !w->in_slot)
+		t->done++; /* it was trained, and is not written any more */
+	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
 	if (poisoned) { /* ends the run as well */
 		engine_pool_restart(s->options->pool, reason);
 		return;

@@ -43,6 +43,7 @@ GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for
 for one that closes its link and exits with 3 that much later;
 GPT2D_FAKE_SUMMARY a list (JSON) of {"when": members of segment.start, "set": members of its summary};
 GPT2D_FAKE_CRASH members (JSON) of segment.start: rank 0 kills itself in the first step of such a segment;
+GPT2D_FAKE_FAIL the same, but it reports the failure "made_up";
 GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
 checker; one whose data.train is a stuck.bin is never answered, an endless.bin is never read to its end.
 """
@@ -132,6 +133,7 @@ class Engine:
         self.gpu = gpus and gpus[rank]
         self.rules = json.loads(os.environ.get("GPT2D_FAKE_SUMMARY", "[]"))
         self.crash = json.loads(os.environ.get("GPT2D_FAKE_CRASH", "null"))
+        self.fail = json.loads(os.environ.get("GPT2D_FAKE_FAIL", "null"))
 
     def hello(self):
         start = os.environ.get("GPT2D_FAKE_START", "")
@@ -216,7 +218,7 @@ class Engine:
             time.sleep(3600)
         while self.option("flood"):
             self.link.send("engine.log", level="debug", message="and another one")
-        if self.option("fail"):
+        if self.option("fail") or self.fail and self.rank == 0 and self.fail.items() <= self.segment.items():
             self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
         elif self.option("poison"):
             self.tell("segment.failed", reason="made_up", message="as asked", poisoned=True)

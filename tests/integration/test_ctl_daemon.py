@@ -219,7 +219,8 @@ def test_compare_of_what_failed(daemon):
         ctl(d, "wait", first)
         result = ctl(d, "compare", first)
         assert result.returncode == 12 and "run 1: nothing to compare (state failed, no segment is done): " \
-            "made_up: rank 0: as asked\nsee its messages: gpt2ctl logs 1" in result.stderr
+            "arm_failed: " in result.stderr
+        assert ": made_up: rank 0: as asked\nsee its messages: gpt2ctl logs 1" in result.stderr
         second = submit(d, experiment("ms20", 50, repetitions=2))
         wait_for(lambda: json.loads(ctl(d, "show", second, "--json").stdout)["run"]["segments_done"] >= 1, "a segment")
         ctl(d, "cancel", second)

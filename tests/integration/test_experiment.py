@@ -178,6 +178,38 @@ def test_arm_fails(daemon):
         agrees(d)
 
 
+def test_arm_cannot_be_trained(daemon, tmp_path):
+    """Its first segment fails: the others are left out, also after a restart, and the other arms go on in whole blocks."""
+    with daemon(home=tmp_path, environment={"GPT2D_FAKE_FAIL": json.dumps({"arm": "b"})}) as d:
+        with d.client() as c:
+            run = c.submit(design(3, steps=20, name="exp-ms10", arms=("a", "b", "c")))
+            wait_for(lambda: any(s["state"] == "training" for s in blocks(c.call("show", id=run))[1]), "the second block")
+        os.kill(d.process.pid, signal.SIGKILL)
+        d.process.wait()
+        d.start()
+        with d.client() as c:
+            end = c.wait(run)
+            assert (end["state"], end["reason"]) == ("failed", "arm_failed: b: made_up: rank 0: as asked")
+            shown = c.call("show", id=run)
+            assert voids(shown) == [None, "daemon_restart", None, None]
+            states = [segment["state"] for segment in shown["segments"] if segment["arm"] == "b"]
+            assert states.count("failed") == 1 and set(states) == {"failed", "skipped"}
+            result, _ = files(d, run)
+            assert result["design"]["kept"] == 3 and [arm["failed"] for arm in result["arms"]] == [False, True, False]
+            assert {row["arm"]: row["reason_text"] for row in result["comparisons"]}["b"] == "the arm failed"
+            assert c.call("status")["engine"]["restarts"] == 0 and agrees(d) == 0
+
+
+def test_only_arm_cannot_be_trained(daemon):
+    """The rest of the block would be trained for nothing."""
+    with daemon(environment={"GPT2D_FAKE_FAIL": json.dumps({"arm": "b"})}) as d, d.client() as c:
+        run = c.submit(design(8, aa_control=True))
+        assert c.wait(run)["reason"] == "arm_failed: b: made_up: rank 0: as asked"
+        shown = c.call("show", id=run)
+        assert len(blocks(shown)) == 1 and "waiting" not in {segment["state"] for segment in shown["segments"]}
+        assert c.wait(c.submit(design(1, arms=("c", "d"))))["state"] == "done" and agrees(d) == 1
+
+
 def test_only_arm_fails(daemon):
     """Nothing is left to compare: the experiment ends."""
     with daemon(environment={"GPT2D_FAKE_CRASH": json.dumps({"arm": "a"})}) as d, d.client() as c:

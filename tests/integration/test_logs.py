@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -45,8 +46,8 @@ def test_what_is_said(daemon):
         failed = c.submit(experiment("fail.r0.s2"))
         assert c.wait(failed)["state"] == "failed"
         lines, _ = logged(c, failed, level="warning")
-        assert {l["message"].split(" (")[0] for l in lines} == \
-            {"segment 1", "failed: made_up: rank 0: as asked"}
+        assert re.fullmatch(r"segment 1 \([ab]\): made_up: rank 0: as asked", lines[0]["message"])
+        assert re.fullmatch(r"failed: arm_failed: [ab]: made_up: rank 0: as asked", lines[-1]["message"])
         ended = c.submit(spec("ms20-ended", 100000))
         wait_for(lambda: c.state(ended) == "running", "running")
         c.call("cancel", id=ended)
