@@ -237,7 +237,10 @@ checkpoints() { # spec, name
 	saves=()
 	if ! grep -q '"checkpoint"' "$1" || grep -q '"dir"' "$1"; then return; fi
 	last=$(find "$all" -path '*/step-*/manifest.json' -printf '%T@ %h\n' 2>/dev/null | sort -n | sed -n '$s/^[^ ]* //p')
-	[ -z "$last" ] || saves+=(--set "resume_from=$last")
+	if [ -n "$last" ]; then
+		say "$2: continues from $last"
+		saves+=(--set "resume_from=$last")
+	fi
 	all+=/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
 	mkdir -p "$all"
 	saves+=(--set "checkpoint.dir=$all")

@@ -275,6 +275,8 @@ int watch_explain(const struct watch_run *r, int exit, const char *why, struct c
 	const char *state = r->state[0] ? r->state : "unknown";
 	const long long id = (long long)r->id;
 
+	if (exit == CTL_USAGE) /* the request was refused, as by a member of several nodes */
+		return ctl_error_set(e, exit, "%s", why);
 	if (*why == '\0' && exit == CTL_TIMEOUT)
 		return ctl_error_set(e, exit,
 			"run %lld has not ended in time (state: %s)\n"

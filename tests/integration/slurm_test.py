@@ -323,6 +323,7 @@ def test_a_job_continues_from_a_checkpoint(cluster, results, tmp_path):
     assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
     found, = metrics(results / "saves")
     assert found["gpt2d"]["steps"]["attempted"] == 5
+    assert f"saves: continues from {saved}/step-{step}" in cluster.output(job)
 
 
 def test_programs_from_a_package(cluster, results, tmp_path):

@@ -92,6 +92,10 @@ def test_status_says_what_is_known_of_the_nodes(nodes):
     for daemon in nodes.nodes:
         text = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", daemon.socket, "status"], capture_output=True, text=True, check=True).stdout
         assert "nodes   " in text and ("node 1" in text)
+    for verb in ("wait", "follow", "show", "logs --follow"):
+        done = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", nodes.nodes[1].socket, *verb.split(), "1"], capture_output=True, text=True, check=False)
+        refused = f"this gpt2d is node 1, a member; ask the gpt2d of the leader, {socket.gethostname()} ({nodes.address})\n"
+        assert done.returncode == 2 and done.stderr.endswith(refused), done.stderr
 
 
 def test_the_leader_by_its_name(nodes):
