@@ -138,16 +138,43 @@ static char *next_line(char *at)
 	return *at ? at + 1 : at;
 }
 
+static size_t fields_of(const char *line)
+{
+	bool quoted = false;
+	size_t n = 1;
+
+	for (; *line && *line != '\n'; line++) {
+		quoted ^= *line == '"';
+		n += !quoted && *line == ',';
+	}
+	return n;
+}
+
+static int no_column(struct source *s)
+{
+	char field[CSV_FIELD_MAX], list[CSV_FIELD_MAX] = "", *at = s->text;
+	size_t used = 0;
+
+	while (used < sizeof(list) && next_field(&at, field))
+		used += (size_t)snprintf(
+			list + used, sizeof(list) - used, "%s\"%s\"", used ? ", " : "", field);
+	return refuse(s, 1, "no column \"%s\" (expected one of %s%s)", s->selector, list,
+		used < sizeof(list) ? "" : "...");
+}
+
 static int read_csv(struct source *s)
 {
+	const size_t columns = fields_of(s->text);
 	char field[CSV_FIELD_MAX], *at = s->text, *found;
 	size_t column = 0, line = 1;
 	int rc = 0;
 
+	if (s->text[strspn(s->text, " \t\r\n")] == '\0')
+		return 0;
 	while ((found = next_field(&at, field)) && strcmp(found, s->selector) != 0)
 		column++;
 	if (!found)
-		return refuse(s, 1, "no column \"%s\"", s->selector);
+		return no_column(s);
 	for (at = next_line(s->text); *at && rc == 0; at = next_line(at)) {
 		char *in = at;
 		double value;
@@ -158,6 +185,11 @@ static int read_csv(struct source *s)
 			found = next_field(&in, field);
 		if (!found && at[strspn(at, "\r\n")] == '\0')
 			break;
+		if (fields_of(at) != columns)
+			return refuse(s, line,
+				"%zu fields (expected %zu, as in line 1; numbers have a decimal "
+				"point)",
+				fields_of(at), columns);
 		if (!found || !number_of(field, strlen(field), &value))
 			return refuse(s, line, "column \"%s\": \"%s\" is not a number", s->selector,
 				found ? field : "");
