@@ -460,9 +460,12 @@ static int run(struct ctl *ctl, const struct options *args)
 	}
 	if (args->n_words == 1 && completion_print(args->words[0], ctl->output.out.file) == 0)
 		return CTL_OK;
-	ctl_error_set(&e, CTL_USAGE,
-		"completion: %.80s: unknown shell (expected bash, zsh or fish)",
-		args->n_words > 0 ? args->words[args->n_words == 1 ? 0 : 1] : "nothing");
+	if (args->n_words == 0)
+		ctl_error_set(&e, CTL_USAGE, "completion: missing shell (bash, zsh or fish)");
+	else
+		ctl_error_set(&e, CTL_USAGE,
+			"completion: %.80s: unknown shell (expected bash, zsh or fish)",
+			args->words[args->n_words == 1 ? 0 : 1]);
 	return verb_fail(ctl, &e);
 }
 

@@ -177,6 +177,7 @@ static int parse(
 {
 	int at = options_read(args, argc, argv, 0, true, e->message, sizeof(e->message));
 	const size_t n = at >= 0 && at < argc ? (size_t)(argc - at) : 0;
+	char help[64];
 	size_t used;
 
 	if (at < 0)
@@ -189,7 +190,10 @@ static int parse(
 	if (!*verb)
 		return verb_table_unknown((const char *const *)argv + at, n, e);
 	args->tables[1] = (*verb)->options;
+	snprintf(help, sizeof(help), "gpt2ctl help %s", (*verb)->name);
+	args->help = help;
 	at = options_read(args, argc, argv, at + (int)used, false, e->message, sizeof(e->message));
+	args->help = "gpt2ctl help";
 	if (at < 0)
 		return e->exit = CTL_USAGE;
 	if (options_has(args, "help") || options_has(args, "version"))

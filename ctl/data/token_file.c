@@ -46,9 +46,8 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 
 	if (error == ENOENT && access(folder, F_OK) != 0)
 		ctl_error_set(e, CTL_USAGE,
-			"%s: the folder %s is not there, and is not made: make it, or name a file "
-			"in another one",
-			f->path, folder);
+			"%s: parent directory does not exist\nmake it: mkdir -p %s", f->path,
+			folder);
 	else if (error == ENOENT && f->path[0] != '/' && is_nowhere())
 		ctl_error_set(e, CTL_USAGE, "%s: the current folder: %s", f->path, strerror(error));
 	else if (error == ENOTDIR || access(folder, F_OK) != 0)

@@ -75,8 +75,11 @@ static int show(const char *path, const struct options *args, struct token_reade
 	bool found = false;
 	size_t n;
 
-	if (token_reader_open(r, path, e) != 0 || token_reader_summarize(r, s, e) != 0 ||
-		choose(&t, args, s->largest, &found, e) != 0)
+	if (token_reader_open(r, path, e) != 0)
+		return e->exit;
+	if (r->n_tokens == 0)
+		return ctl_error_set(e, CTL_USAGE, "%s: no tokens", path);
+	if (token_reader_summarize(r, s, e) != 0 || choose(&t, args, s->largest, &found, e) != 0)
 		return e->exit;
 	n = (size_t)(wanted < r->n_tokens ? wanted : r->n_tokens);
 	ids = memory_zeroed(n + 1, sizeof(*ids));

@@ -257,9 +257,14 @@ static int make_folder(const char *dir, struct ctl_error *e)
 {
 	static const char *const names[] = {EXPORT_WEIGHTS, EXPORT_CONFIG};
 	char path[PATH_MAX];
+	struct stat st;
 
-	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+	if (mkdir(dir, 0777) < 0 && errno == ENOENT)
+		return ctl_error_set(e, CTL_USAGE, "%s: parent directory does not exist", dir);
+	if (stat(dir, &st) < 0)
 		return ctl_error_set(e, CTL_TRANSPORT, "%s: %s", dir, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return ctl_error_set(e, CTL_USAGE, "%s: not a directory", dir);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "%.4000s/%s", dir, names[i]);
 		if (access(path, F_OK) == 0)

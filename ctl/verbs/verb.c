@@ -52,8 +52,9 @@ int verb_parse_time(const char *option, const char *text, int64_t *seconds, stru
 		return 0;
 	}
 	return ctl_error_set(e, CTL_USAGE,
-		"%s: %.80s: invalid time (expected a number and a unit: 12h, 30d, 4w)", option,
-		text);
+		"%s: %.80s: invalid time (expected a number and a unit, as 90s, 10m, 12h, "
+		"30d)",
+		option, text);
 }
 
 json_t *verb_error_json(const struct ctl_error *e)

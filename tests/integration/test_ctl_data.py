@@ -100,8 +100,8 @@ def test_one_huge_line(tmp_path):
     (["-o", "o.bin"], "missing argument (expected IN..., found 0)"),
     (["text", "-o", "text"], "is also the output"),
     (["-", "text", "-", "-", "-o", "o.bin"], 'data prepare: "-" was given 3 times; standard input can be read once'),
-    (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder/o.bin: the folder no/such/folder is not there, "
-        "and is not made: make it, or name a file in another one"),
+    (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder/o.bin: parent directory does not exist\n"
+        "make it: mkdir -p no/such/folder\n"),
     (["text", "-o", "text/o.bin"], "gpt2ctl: text/o.bin: text: Not a directory"),
     (["text", "-o", "o.bin", "--tokenizer", "byte"], "did you mean bytes"),
     (["text", "-o", "o.bin", "--vocab", "."], "--vocab: the tokenizer bytes has no vocabulary file; use --tokenizer gpt2"),
@@ -327,6 +327,9 @@ def test_show(tmp_path, vocabulary):
     (tmp_path / "b.txt").write_bytes(b"a\n\033[31m\xff")
     assert prepare(tmp_path / "b.txt", "-o", tmp_path / "b.bin").returncode == 0
     assert 'text       "a\\n\\u001B[31m' in data("show", tmp_path / "b.bin").stdout
+    (tmp_path / "empty.bin").write_bytes(b"")
+    empty = data("show", tmp_path / "empty.bin")
+    assert empty.returncode == 2 and empty.stderr == f"gpt2ctl: {tmp_path}/empty.bin: no tokens\n"
 
 
 def test_json_lines_may_begin_with_a_byte_order_mark(tmp_path):

@@ -87,6 +87,6 @@ def test_refused(path, spec, tmp_path):
     arms.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"seed": 2}}}))
     with FakeDaemon(path):
         assert "missing --budget" in ctl("tune", spec, path=path).stderr
-        assert "--budget: soon: invalid time" in ctl("tune", spec, "--budget", "soon", path=path).stderr
+        assert "--budget: soon: invalid time (expected a number and a unit, as 90s, 10m" in ctl("tune", spec, "--budget", "soon", path=path).stderr
         result = ctl("tune", arms, "--budget", "1m", path=path)
     assert result.returncode == 2 and "tune: the spec has arms" in result.stderr
