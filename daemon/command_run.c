@@ -418,7 +418,7 @@ static void on_not_queued(void *arg, int rc, json_t *result)
 		reply_unread(q->reply, q->daemon->store, q->id, rc);
 	else
 		reply_error(q->reply, PROTOCOL_WRONG_STATE, NULL,
-			"run %lld: is %s, only a queued run has a place to change; those that are: "
+			"run %lld: is %s, only a queued run can be moved; see: "
 			"gpt2ctl list --state queued",
 			(long long)q->id, state);
 	json_decref(result);
@@ -442,7 +442,7 @@ void command_priority(struct daemon *d, struct reply *reply, json_t *params)
 		reply_not_owner(reply, id, run->uid);
 	else if (run->state != RUN_QUEUED)
 		reply_error(reply, PROTOCOL_WRONG_STATE, NULL,
-			"run %lld: is %s, only a queued run has a place to change", (long long)id,
+			"run %lld: is %s, only a queued run can be moved", (long long)id,
 			run->end_pending ? "ending" : run_state_name(run->state));
 	else if (role_may_rank(reply_peer(reply), priority, run->priority))
 		reorder(d, reply, run, priority);

@@ -142,9 +142,11 @@ static void search_done(struct worker_job *job, int rc)
 
 	if (rc == -ENOENT)
 		reply_error(s->reply, PROTOCOL_WRONG_STATE, NULL,
-			"run %lld: has saved no checkpoint\n"
-			"set checkpoint.at_end to true in its spec, and run it again",
-			(long long)s->last.run);
+			"run %lld: has saved no checkpoint (checkpoint.at_end saves one when the "
+			"run is done)\n"
+			"if its spec does not set that: gpt2ctl rerun %lld --set "
+			"checkpoint.at_end=true",
+			(long long)s->last.run, (long long)s->last.run);
 	else if (rc < 0)
 		reply_error(s->reply, rc == -ECANCELED ? PROTOCOL_BUSY : PROTOCOL_INTERNAL, NULL,
 			"run %lld: its checkpoints: %s", (long long)s->last.run,

@@ -144,7 +144,7 @@ def test_priority(daemon):
         ctl(d, "cancel", long)
         assert ctl(d, "wait", first, second).returncode == 0
         result = ctl(d, "priority", first, 1)
-        assert result.returncode == 12 and f"run {first}: is done, only a queued run" in result.stderr
+        assert result.returncode == 12 and f"run {first}: is done, only a queued run can be moved; see: gpt2ctl list --state queued" in result.stderr
 
 
 def test_rerun(daemon):

@@ -251,7 +251,7 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             refused(c.call, "cancel", id=waits)
             wait_for(lambda: c.call("show", id=run)["progress"] is None, "that its engine is lost")
             refused(c.call, "cancel", id=waits, queued=True)
-            with pytest.raises(RpcError, match=f"run {waits}: is ending, only a queued run has a place to change"):
+            with pytest.raises(RpcError, match=f"run {waits}: is ending, only a queued run can be moved"):
                 c.call("priority", id=waits, priority=1)
             for number, state in ((run, "running"), (waits, "queued")):
                 shown = c.call("show", id=number)

@@ -129,7 +129,7 @@ def test_a_run_that_saved_nothing(daemon):
         for words in (["export", run, "-o", "/tmp/never-written"], ["generate", run, "--prompt", "x"]):
             done = ctl(*words, path=d.socket)
             assert done.returncode == 12 and "has saved no checkpoint" in done.stderr
-            assert "set checkpoint.at_end to true in its spec" in done.stderr
+            assert f"gpt2ctl rerun {run} --set checkpoint.at_end=true" in done.stderr
         done = ctl("export", 99, "-o", "/tmp/never-written", path=d.socket)
         assert done.returncode == 7 and "99" in done.stderr
 
