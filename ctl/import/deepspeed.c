@@ -609,6 +609,7 @@ static void walk(struct conversion *c, const struct spec_json_node *object, cons
 static void take_defaults(struct conversion *c)
 {
 	const struct spec_place nowhere = {0};
+	const struct spec_json_node *given = find(c, "zero_optimization.stage");
 	const char *value = stage(c) == 3 ? "true" : "false";
 
 	if (!c->out->draft.value[SPEC_KEY_OVERLAP_COMM] &&
@@ -617,6 +618,11 @@ static void take_defaults(struct conversion *c)
 		note(c, nowhere, "zero_optimization.overlap_comm", DEEPSPEED_DEFAULT,
 			"%s, DeepSpeed's default at stage %d", value, stage(c));
 	}
+	if (stage(c) > 1)
+		note(c, given ? given->at : nowhere, "zero_optimization.stage",
+			DEEPSPEED_UNSUPPORTED,
+			"no engine can run stage %d yet; try --set zero_optimization.stage=1",
+			stage(c));
 	if (is_text(find(c, "scheduler.type"), "WarmupLR") &&
 		!find(c, "scheduler.params.warmup_max_lr") &&
 		!set_of(c, "scheduler.params.warmup_max_lr")) {

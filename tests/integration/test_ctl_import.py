@@ -88,6 +88,13 @@ def test_each_stage_is_imported_as_it_is(tmp_path, stage, fp16):
     assert notes["zero_optimization.overlap_comm"] == ("default",
         f"{'true' if stage == 3 else 'false'}, DeepSpeed's default at stage {stage}")
     assert {key for key, (kind, text) in notes.items() if kind == "missing"} == {"model", "data", "seq_len", "work"}
+    assert notes.get("zero_optimization.stage") == (("unsupported",
+        f"no engine can run stage {stage} yet; try --set zero_optimization.stage=1") if stage > 1 else None)
+
+
+def test_a_stage_of_set_is_the_one_that_counts(tmp_path):
+    result = convert(tmp_path, plain(2, True), "--set", "zero_optimization.stage=1")
+    assert result.returncode == 0 and "zero_optimization.stage" not in notes_of(result)
 
 
 def test_what_is_printed_is_a_spec(tmp_path, path):
