@@ -387,8 +387,9 @@ static int token_refused(
 	const struct dataset *d, int64_t offset, int64_t id, char *error, size_t error_bytes)
 {
 	return fail(error, error_bytes, -ERANGE,
-		"%s: token %" PRId64 " is %" PRId64 ", ids below %" PRId64 " expected", d->path,
-		offset, id, d->vocab);
+		"%s: token %" PRId64 " is %" PRId64 ", ids below %" PRId64
+		" expected: its tokenizer does not fit model.vocab_size",
+		d->path, offset, id, d->vocab);
 }
 
 /* Whether s tells of the file of d, and of a vocabulary that is no larger. */

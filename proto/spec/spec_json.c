@@ -382,7 +382,7 @@ static int read_children(struct reader *r, uint32_t at)
 		r->p++;
 		skip_space(r);
 		if (r->p < r->end && *r->p == close)
-			return fail(r, "a comma stands before '%c'", close);
+			return fail(r, "',' before '%c': JSON has no trailing comma", close);
 	}
 	r->p++;
 	if (object)

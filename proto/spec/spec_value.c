@@ -17,6 +17,21 @@ static bool expected(
 	return false;
 }
 
+/* A number in quotes, as YAML and shell scripts often write it, is not read as a number. */
+static bool number_expected(
+	const char *what, const struct spec_json_node *node, char *message, size_t bytes)
+{
+	double ignored;
+
+	expected(what, node, message, bytes);
+	if (node->type == SPEC_JSON_STRING && *node->text &&
+		node->text[strspn(node->text, "0123456789.eE+-")] == '\0' &&
+		spec_json_real(node->text, &ignored) == 0)
+		snprintf(message + strlen(message), bytes - strlen(message),
+			"; write it without quotes");
+	return false;
+}
+
 /* "1.5G" as the JSON number "1.5e9"; false: the text is none of these. */
 static bool size_number(const char *text, char number[SIZED_BYTES])
 {
@@ -51,7 +66,7 @@ static bool read_int(const struct spec_row *row, const struct spec_json_node *no
 	int64_t v = 0;
 
 	if (node->type != SPEC_JSON_NUMBER && !sized)
-		return expected(row->size && node->type == SPEC_JSON_STRING
+		return number_expected(row->size && node->type == SPEC_JSON_STRING
 				? "whole number or a size such as \"200M\" (K, M, G: 1e3, 1e6, 1e9)"
 				: "whole number",
 			node, message, bytes);
@@ -78,7 +93,7 @@ static bool read_real(const struct spec_row *row, const struct spec_json_node *n
 	double v;
 
 	if (node->type != SPEC_JSON_NUMBER)
-		return expected("number", node, message, bytes);
+		return number_expected("number", node, message, bytes);
 	if (spec_json_real(node->text, &v)) {
 		snprintf(message, bytes, "%.40s is beyond a double's range", node->text);
 		return false;

@@ -169,7 +169,9 @@ static void test_data_refused(void **state)
 	checked_assert_error("data.train", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
 	checked_write_tokens(1025, 257);
 	checked_run(&c, 2, 0);
-	checked_assert_error("data.train", "token 1024 is 257, ids below 257 expected");
+	checked_assert_error("data.train",
+		"token 1024 is 257, ids below 257 expected: "
+		"its tokenizer does not fit model.vocab_size");
 	checked_write_tokens(1025, 256);
 	checked_run(&c, 2, 0);
 	assert_int_equal(json_array_size(checked_errors), 0);
