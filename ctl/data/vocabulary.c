@@ -37,9 +37,9 @@ static int read_file(const char *path, char **text, size_t *n, struct ctl_error 
 static char *beside(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
-	const int n = slash ? (int)(slash - path) + 1 : 0;
 
-	return memory_printed("%.*s%s", n, path, name);
+	return slash ? memory_printed("%.*s/%s", (int)(slash - path), path, name)
+		     : memory_text(name);
 }
 
 /* ---- tokens ---- */

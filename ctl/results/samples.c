@@ -342,12 +342,13 @@ static int load(struct source *s)
 /* FILE, or FILE:SELECTOR where no file has the whole name. */
 static void split(struct source *s, const char *name)
 {
-	const char *colon = strrchr(name, ':');
+	char *colon;
 
 	snprintf(s->path, sizeof(s->path), "%s", name);
-	if (access(name, F_OK) == 0 || !colon || !colon[1])
+	colon = strrchr(s->path, ':');
+	if (access(s->path, F_OK) == 0 || !colon || !colon[1])
 		return;
-	s->path[colon - name < (long)sizeof(s->path) ? colon - name : 0] = '\0';
+	*colon = '\0';
 	s->selector = colon + 1;
 }
 

@@ -216,7 +216,7 @@ static void print_losses(const struct view *v, const struct term *t, const json_
 	const size_t room = t->width > 58 ? (size_t)t->width - 48 : 10;
 	const size_t limit = room < LOSS_BARS ? room : LOSS_BARS;
 	const size_t cells = v->n_losses < limit ? v->n_losses : limit;
-	double value[LOSS_BARS], low = INFINITY, high = -INFINITY;
+	double value[LOSS_BARS], low = (double)INFINITY, high = -(double)INFINITY;
 
 	if (cells < 2 || format_int(progress, "segment", -1) != v->segment)
 		return;

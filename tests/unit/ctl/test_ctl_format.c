@@ -6,9 +6,11 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/print/term.h"
 
 static void test_si(void **state)
@@ -137,6 +139,48 @@ static void test_clean(void **state)
 	assert_string_equal(out, "\302");
 }
 
+static void test_members(void **state)
+{
+	static const char *const golden[][2] = {
+		{"run {id} {name|}: {state}", "run 7 a?b: ?"},
+		{"{state|-}, {empty|-}, {none.of.it|}.", "-, -, ."},
+		{"{of.bytes:size}, {of.bytes:count}", "1.50 kB, 1,500"},
+		{"{of.seconds:duration}, {of.state:duration|-}", "2m03s, -"},
+		{"{at:time}, {hash:4}, {name:size}", "2026-01-31 12:00:03Z, 0123, a?b"},
+		{"{id} run{id:s}, {one} run{one:s}", "7 runs, 1 run"},
+		{"a[, {name}][, {state}][, {one} of {empty}]z", "a, a?bz"},
+	};
+	json_t *object = json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:n, s:{s:i, s:f}}", "id", 7,
+		"name", "a\033b", "one", 1, "empty", "", "at", "2026-01-31T12:00:03.123Z", "hash",
+		"0123456789", "state", "of", "bytes", 1500, "seconds", 123.0);
+
+	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
+		char *text = members_text(object, golden[i][0]);
+
+		assert_string_equal(text, golden[i][1]);
+		free(text);
+	}
+	json_decref(object);
+}
+
+static void test_table(void **state)
+{
+	json_t *rows = json_pack("[{s:i, s:s}, {s:i}]", "id", 7, "name", "long name", "id", 12345);
+	struct term t = {.width = 80};
+	char *text;
+	size_t n;
+
+	t.file = open_memstream(&text, &n);
+	members_table(&t, "  ", rows, ">ID\tNAME\t>X", "{id}\t{name|}\t{none|-}");
+	fclose(t.file);
+	assert_string_equal(text,
+		"     ID  NAME       X\n"
+		"      7  long name  -\n"
+		"  12345             -\n");
+	free(text);
+	json_decref(rows);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +191,8 @@ int main(void)
 		cmocka_unit_test(test_numbers_that_cannot_be),
 		cmocka_unit_test(test_bar),
 		cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_members),
+		cmocka_unit_test(test_table),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
