@@ -90,6 +90,9 @@ static int read_spec(struct tune *u, const struct spec_source *source, struct ct
 	int exit;
 	char *text = submit_parse(u->ctl, source, &exit);
 	const bool swept = options_has(source->args, "keys");
+	const char *name;
+	json_t *arm;
+	void *next;
 
 	if (!text)
 		return exit;
@@ -99,7 +102,10 @@ static int read_spec(struct tune *u, const struct spec_source *source, struct ct
 		return ctl_error_set(e, CTL_USAGE,
 			"tune: the spec has arms (expected a spec of one configuration)");
 	u->arms = swept ? json_incref(json_object_get(u->base, "arms")) : json_object();
-	json_object_del(u->arms, "base");
+	/* the base and its control are no candidates */
+	json_object_foreach_safe(u->arms, next, name, arm)
+		if (json_object_size(arm) == 0)
+			json_object_del(u->arms, name);
 	json_object_del(u->base, "arms");
 	json_object_del(u->base, "design");
 	return 0;

@@ -72,6 +72,7 @@ def test_keys(path, spec):
         value = one_object(ctl("tune", spec, "--budget", "1m", "--keys", "zero_optimization.overlap_comm=false", "--json", path=path).stdout)
     assert value["winner"] == "false" and value["values"] == {"zero_optimization": {"overlap_comm": False}}
     assert [row["best"] for row in value["rounds"]] == ["false"]
+    assert [list(one["arms"]) for one in trainer.specs] == [["base", "false"]] * 2
     assert value["confirmation"]["comparisons"][0]["verdict"] == "FASTER"
 
 
