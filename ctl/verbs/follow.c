@@ -97,7 +97,9 @@ static void event_log(const struct shown *s)
 	fprintf(s->term->file, "%s%s%s",
 		term_colour(s->term, *level == 'e' ? TERM_RED : TERM_YELLOW), level,
 		term_colour(s->term, TERM_PLAIN));
-	members_print(s->term->file, s->params, ": rank {rank|0}: {message|}\n");
+	members_print(s->term->file, s->params,
+		json_is_null(json_object_get(s->params, "rank")) ? ": gpt2d: {message|}\n"
+								 : ": rank {rank|0}: {message|}\n");
 }
 
 static void event_store(const struct shown *s)

@@ -234,3 +234,11 @@ def test_blocks_of_an_experiment(path):
     assert "\nblock 1/12   b +4.50%   1m01s left\nblock 2/12   void: thermal_slowdown\nblock 3/12   b +4.50% [+4.30, +4.70] FASTER\n" in result.stdout
     assert "\n  arm-with-a-long-name-of-some-kind +4.50% [-1.00, -0.50]   1m01s left\n" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_who_warns(path):
+    """gpt2d itself is no rank."""
+    events = [("run.log", {"seq": n, "rank": rank, "level": "warning", "message": "slow"}) for n, rank in ((1, None), (2, 3))]
+    with FakeDaemon(path, follow=follow_script(run_object(1, state="running"), [*events, done(3)])):
+        result = ctl("follow", 1, path=path)
+    assert result.returncode == 0 and "\nwarning: gpt2d: slow\nwarning: rank 3: slow\n" in result.stdout
