@@ -198,6 +198,19 @@ static void print_times(const struct term *t, const json_t *comparison)
 	page_end(&p);
 }
 
+/* Of an arm that is shown. */
+static bool any_has(const json_t *comparison, const char *key)
+{
+	const json_t *arm;
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		if (!comparison_text_hidden(comparison, arm) && isfinite(format_real(arm, key)))
+			return true;
+	}
+	return false;
+}
+
 /* Only arms that have the figure; unit behind it. */
 static void print_figures(const struct term *t, const json_t *comparison, const char *label,
 	const char *key, double scale, const char *format)
@@ -215,6 +228,28 @@ static void print_figures(const struct term *t, const json_t *comparison, const 
 		snprintf(value, sizeof(value), format[0] == '0' ? "%.0f%s" : "%.1f%s", figure,
 			format + 1);
 		page_part(&p, "%s%s %s", p.column == 0 ? label : "", name_of(arm, name), value);
+	}
+	page_end(&p);
+}
+
+/* An arm that does not reach the loss must not be missed among those that do. */
+static void print_time_to_loss(const struct term *t, const json_t *comparison)
+{
+	struct page p = {.term = t};
+	const json_t *arm;
+	char name[80], time[FORMAT_BYTES];
+	size_t i;
+
+	if (!any_has(comparison, "time_to_loss_s"))
+		return;
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const double seconds = format_real(arm, "time_to_loss_s");
+
+		if (!comparison_text_hidden(comparison, arm))
+			page_part(&p, "%s%s %s", p.column == 0 ? "time to the target loss " : "",
+				name_of(arm, name),
+				isfinite(seconds) ? format_duration(seconds, time)
+						  : "not reached in every segment");
 	}
 	page_end(&p);
 }
@@ -584,9 +619,12 @@ static void print_remedy(
 	else if (needed > 0)
 		page_part(p, "to settle it: about %lld blocks, %s of training", (long long)needed,
 			format_duration(block_seconds(comparison) * (double)needed, time));
+	else if (training && any_has(comparison, "time_to_loss_s"))
+		page_part(p, "to settle it: compare the times to the target loss, see above");
 	else if (training)
 		page_part(p,
-			"to settle it: set work.target_loss, and compare the times to that loss");
+			"to settle it: set work.target_loss to a loss that every segment "
+			"reaches, and compare the times to it");
 	else if (remedy)
 		page_part(p, "to settle it: %s", remedy);
 	page_end(p);
@@ -716,7 +754,7 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 		fputc('\n', t->file);
 	print_gpu(t, comparison);
 	print_communication(t, comparison);
-	print_figures(t, comparison, "time to the target loss ", "time_to_loss_s", 1e3, "1 ms");
+	print_time_to_loss(t, comparison);
 	print_figures(t, comparison, "MFU ", "mfu", 100.0, "1%");
 	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
 	print_validation(t, comparison);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/print/format.h"
+#include "ctl/print/page.h"
 #include "ctl/print/table.h"
 #include "ctl/verbs/submit.h"
 #include "proto/rpc.h"
@@ -299,12 +299,14 @@ static void print_plan(struct output *o, const json_t *plan)
 	const json_t *between = json_object_get(network, "between");
 	const int64_t nodes = format_int(plan, "nodes", 0);
 	char count[FORMAT_BYTES];
+	const int64_t per_node = format_int(plan, "ranks_per_node", 0);
+	struct page p = {.term = &o->out};
 	FILE *out = o->out.file;
 	size_t i;
 
-	fprintf(out, "predicted, not measured: %lld node%s of %lld GPUs, %s parameters\n",
-		(long long)nodes, nodes == 1 ? "" : "s",
-		(long long)format_int(plan, "ranks_per_node", 0),
+	fprintf(out, "predicted, not measured: %lld node%s of %lld GPU%s, %s parameters\n",
+		(long long)nodes, nodes == 1 ? "" : "s", (long long)per_node,
+		per_node == 1 ? "" : "s",
 		format_si((double)format_int(plan, "parameters", 0), count));
 	fprintf(out, "computation %.2f ms%s, AdamW on one GPU %.2f ms\n",
 		format_real(plan, "compute_ms"), estimated ? " +-15% (estimated)" : " +-3% (given)",
@@ -315,8 +317,10 @@ static void print_plan(struct output *o, const json_t *plan)
 	print_rows(&o->out, json_object_get(plan, "rows"));
 	fprintf(out, "\nleast step time: buckets of %s elements\nassumptions:\n",
 		format_count(format_int(plan, "fastest", 0), count));
-	json_array_foreach(json_object_get(plan, "assumptions"), i, text)
-		fprintf(out, "- %s\n", json_string_value(text));
+	json_array_foreach(json_object_get(plan, "assumptions"), i, text) {
+		page_part(&p, "- %s", json_string_value(text));
+		page_end(&p);
+	}
 }
 
 static int run(struct ctl *ctl, const struct options *args)

@@ -129,7 +129,13 @@ def test_arm_that_failed(path):
 def test_other_training(path):
     arms = {"A": {}, "B": {"optimizer": {"params": {"lr": 0.5}}}}
     text = narrow(compare(path, blocks({"A": 10, "B": 9}), arms=arms).stdout)
-    assert text.endswith("to settle it: set work.target_loss, and compare the times to that loss\n")
+    assert text.endswith("to settle it: set work.target_loss to a loss that every segment reaches, and\n  compare the times to it\n")
+    rows = blocks({"A": 10, "B": 9})
+    for row in rows:
+        row["summary"]["time_to_loss_s"] = 0.125 if row["arm"] == "A" else None
+    text = narrow(compare(path, rows, arms=arms).stdout)
+    assert "\ntime to the target loss A 125 ms   B not reached in every segment\n" in text
+    assert text.endswith("to settle it: compare the times to the target loss, see above\n")
 
 
 def test_an_interval_that_one_of_many_may_have(path):
