@@ -53,6 +53,7 @@ sets=() options=(--log-level info)
 extra_args() {
 	while [ $# -gt 0 ]; do
 		case $1 in
+		--max_*_steps=*) set -- "" "${1%%=*}" "${1#*=}" "${@:2}" ;; # as two words
 		--max_train_steps) sets+=(--set "work.micro_steps=${2:-}"); shift ;;
 		--max_val_steps) sets+=(--set "work.validation_steps=${2:-}"); shift ;;
 		--profile_mode) say "GPT2_EXTRA_ARGS: --profile_mode is ignored: gpt2d measures every step and saves no checkpoint unless the spec asks for one" ;;

@@ -300,7 +300,7 @@ def test_knobs(cluster, results, tmp_path):
     files = write(tmp_path, spec("knobs", 50, data={"kind": "synthetic", "synthetic_tokens": 65536}))
     job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files, NSYS="1", NCCL_LOGS="1", TORCHRUN_LOGS="1", DIST_DEBUG="1",
         MICRO_BATCH_SIZE_PER_GPU="2", GRAD_ACCUM_STEPS="2",
-        GPT2_EXTRA_ARGS="--profile_mode --max_train_steps 8 --max_val_steps 0 --fp16")
+        GPT2_EXTRA_ARGS="--profile_mode --max_train_steps=8 --max_val_steps 0 --fp16")
     assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
     found, = metrics(results)
     assert found["training_config"]["micro_batch_size_per_gpu"] == 2 and found["training_config"]["grad_accum_steps"] == 2
