@@ -163,11 +163,13 @@ static void on_hello(struct link *link, json_t *params, void *arg)
 	char why[WHY_BYTES];
 
 	check_hello(m, link, params, why);
+	member = &m->member[link_peer(link)];
 	if (why[0] != '\0') {
+		if (member->link == NULL) /* status gives the reason why the node is missing */
+			snprintf(member->why, sizeof(member->why), "refused: %.380s", why);
 		listener_refuse(m->listener, link, why);
 		return;
 	}
-	member = &m->member[link_peer(link)];
 	link_hand_over(link, on_message, on_down, member);
 	link_keep(link);
 	member->link = link;

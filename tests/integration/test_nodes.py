@@ -321,6 +321,8 @@ def test_uneven_and_duplicate_nodes(nodes):
     try:
         for daemon in (nodes.leader, uneven):
             nodes.wait_said(daemon, "uneven: node 1")
+        with nodes.leader.client() as c:
+            assert members(c)[0]["state"] == "lost" and members(c)[0]["reason"].startswith("refused: uneven: node 1")
     finally:
         uneven.__exit__(None)
     nodes.nodes.append(nodes.member(1))
