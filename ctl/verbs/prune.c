@@ -217,14 +217,14 @@ const struct verb verb_prune = {
 	.args = "",
 	.summary = "remove runs that have ended, with their files",
 	.text = "Removes the runs to which all given options apply: your own, or as an admin "
-		"everybody's. It never removes a run that is queued or in progress, nor one that "
-		"is protected by keep; it prints how many of those stay, and how many stay as the "
-		"newest of --keep. A run whose directory does not exist stays too, because its "
-		"disk may not be mounted; standard error names it, and the exit status is 1 (0 "
-		"with --dry-run). --forget removes its record. prune asks before it removes "
-		"anything on a terminal; elsewhere it requires --yes. The next prune, or the next "
-		"start of gpt2d, finishes a removal that was interrupted; until then the run is "
-		"listed, and its files are missing.",
+		"everybody's. It never removes a run that is queued or in progress, one that such "
+		"a run resumes from, nor one that is protected by keep; it prints how many of "
+		"those stay, and how many stay as the newest of --keep. A run whose directory "
+		"does not exist stays too, because its disk may not be mounted; standard error "
+		"names it, and the exit status is 1 (0 with --dry-run). --forget removes its "
+		"record. prune asks before it removes anything on a terminal; elsewhere it "
+		"requires --yes. The next prune, or the next start of gpt2d, finishes a removal "
+		"that was interrupted; until then the run is listed, and its files are missing.",
 	.options = options,
 	.run = run,
 };

@@ -222,7 +222,12 @@ void record_list(struct store *s, const char *state_dir, const struct record_lis
 
 #define ENDED_STATES "state in ('done', 'failed', 'cancelled', 'interrupted')"
 #define ENDED        " " ENDED_STATES " and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
-#define PRUNABLE     ENDED " and kept = 0"
+/* A run that has not ended may begin with the checkpoint of another one. */
+#define NEEDED                                                                                     \
+	"(select cast(value as integer) from runs as r, json_tree(r.spec)"                         \
+	" where r.state not in ('done', 'failed', 'cancelled', 'interrupted')"                     \
+	" and key = 'resume_from')"
+#define PRUNABLE ENDED " and kept = 0 and id not in " NEEDED
 #define LAST_PRUNABLE                                                                              \
 	"(select id from runs where" PRUNABLE " order by id desc limit 1 offset max(?5, 0))"
 
