@@ -320,6 +320,18 @@ static void resolve_precision(struct resolving *r)
 
 enum { CHECKPOINTS_KEPT = 2 /* the default */ };
 
+/* An object that has no key; a wrong key in it has an error already. */
+static void complain_empty(const struct resolving *r, enum spec_key key, const char *required)
+{
+	const size_t n = strlen(spec_table[key].key);
+
+	for (size_t i = 0; i < r->errors->n; i++)
+		if (strncmp(r->errors->error[i].key, spec_table[key].key, n) == 0)
+			return;
+	if (given(r, key))
+		complain(r, key, "is empty: %s", required);
+}
+
 static void resolve_checkpoint(struct resolving *r)
 {
 	static const enum spec_key needs[] = {SPEC_KEY_CHECKPOINT_KEEP, SPEC_KEY_CHECKPOINT_DIR};
@@ -331,9 +343,15 @@ static void resolve_checkpoint(struct resolving *r)
 	if (c->resume_from[0] && c->init_safetensors[0])
 		complain(r, SPEC_KEY_RESUME_FROM,
 			"is not allowed together with init_from: a checkpoint has the parameters");
+	if (!c->init_safetensors[0])
+		complain_empty(r, SPEC_KEY_INIT_FROM, "init_from.safetensors is required");
 	if (wrong(r, SPEC_KEY_CHECKPOINT) || wrong(r, SPEC_KEY_CHECKPOINT_EVERY) ||
 		wrong(r, SPEC_KEY_CHECKPOINT_AT_END))
 		return;
+	if (!given(r, SPEC_KEY_CHECKPOINT_EVERY) && !given(r, SPEC_KEY_CHECKPOINT_AT_END) &&
+		!given(r, needs[0]) && !given(r, needs[1]))
+		complain_empty(r, SPEC_KEY_CHECKPOINT,
+			"checkpoint.every_steps or checkpoint.at_end is required");
 	for (size_t i = 0; i < 2; i++)
 		if (!spec_checkpoints(c) && given(r, needs[i]))
 			complain(r, needs[i],
