@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,7 @@ static int parse_offsets(const struct parsing *p, const json_t *offsets, int64_t
 	if (first < 0 || last < first || last > data_bytes)
 		return refuse(p,
 			"data_offsets: [%" PRId64 ", %" PRId64 "] is not within the %" PRId64
-			" bytes after the header",
+			" bytes after the header: the file is truncated or damaged",
 			first, last, data_bytes);
 	if (last - first != t->bytes)
 		return refuse(p,
@@ -212,10 +213,34 @@ fail:
 
 /* ---- files ---- */
 
+/* What a file is that people take for one; NULL: something else. */
+static const char *foreign_kind(const void *start)
+{
+	static const struct {
+		const char *start, *what;
+	} kinds[] = {
+		{"PK\003\004",
+			"a PyTorch file (expected safetensors, which save_pretrained of "
+			"transformers writes)"},
+		{"\200\002",
+			"a Python pickle (expected safetensors, which save_pretrained of "
+			"transformers writes)"},
+		{"version ", "a Git LFS pointer (git lfs pull fetches the file itself)"},
+		{"{", "a JSON file (expected safetensors)"},
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (memcmp(start, kinds[i].start, strlen(kinds[i].start)) == 0)
+			return kinds[i].what;
+	return NULL;
+}
+
 static int read_header(struct safetensors *f, int64_t file_bytes, char *error, size_t error_bytes)
 {
 	char why[512] = "";
+	const char *kind;
 	uint64_t length;
+	bool wrong;
 	char *text;
 	int rc;
 
@@ -225,9 +250,13 @@ static int read_header(struct safetensors *f, int64_t file_bytes, char *error, s
 	rc = file_read_at(f->fd, &length, sizeof(length), 0);
 	if (rc)
 		return fail(error, error_bytes, rc, "%s: %s", f->path, strerror(-rc));
+	kind = foreign_kind(&length);
 	length = le64toh(length);
-	if (length > SAFETENSORS_HEADER_MAX ||
-		(int64_t)length > file_bytes - SAFETENSORS_LENGTH_BYTES)
+	wrong = length > SAFETENSORS_HEADER_MAX ||
+		(int64_t)length > file_bytes - SAFETENSORS_LENGTH_BYTES;
+	if (wrong && kind)
+		return fail(error, error_bytes, -EINVAL, "%s: is %s", f->path, kind);
+	if (wrong)
 		return fail(error, error_bytes, -EINVAL,
 			"%s: a header of %" PRIu64 " bytes in a file of %" PRId64
 			" (at most %d): damaged, or no safetensors file",
@@ -255,6 +284,9 @@ int safetensors_open(
 
 	if (fstat(fd, &st) < 0)
 		rc = fail(error, error_bytes, -errno, "%s: %s", path, strerror(errno));
+	else if (S_ISDIR(st.st_mode))
+		rc = fail(error, error_bytes, -EINVAL,
+			"%s: is a folder (expected a file, such as model.safetensors in it)", path);
 	else if (!S_ISREG(st.st_mode))
 		rc = fail(error, error_bytes, -EINVAL, "%s: not a regular file", path);
 	else

@@ -73,7 +73,12 @@ def test_a_file_that_does_not_fit_is_refused(daemon, tmp_path):
         assert "the spec's model (n_layer 1) has none of that name" in refusal(model={**model.spec(), "n_layer": 1})
         assert "shape [257, 16], the spec's model needs [300, 16]" in refusal(model={**model.spec(), "vocab_size": 300})
         path.write_bytes(whole[:-1])
-        assert "not within the" in refusal()
+        assert "not within the" in (message := refusal()) and "truncated" in message
+        for start, kind in ((b"PK\3\4", "is a PyTorch file"), (b"\x80\2}q", "is a Python pickle"), (b"{\n  ", "is a JSON file"),
+                (b"version https://git-lfs", "is a Git LFS pointer (git lfs pull")):
+            path.write_bytes(start + bytes(100))
+            assert kind in refusal()
+        assert "is a folder (expected a file" in refusal(init_from={"safetensors": str(tmp_path)})
         path.write_bytes(b"\xff" * 8 + whole[8:])
         assert "a header of 18446744073709551615 bytes" in refusal()
         path.write_bytes(b"no weights")

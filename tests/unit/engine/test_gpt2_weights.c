@@ -286,7 +286,8 @@ static void test_places(void **state)
 		-ENOENT);
 	assert_int_equal(
 		gpt2_weights_open(&w, &a, "/tmp", &anywhere, error, sizeof(error)), -EINVAL);
-	assert_string_equal(error, "/tmp: not a regular file");
+	assert_string_equal(
+		error, "/tmp: is a folder (expected a file, such as model.safetensors in it)");
 	arena_finish(&a);
 }
 
