@@ -109,11 +109,18 @@ static bool check_request(struct generation *g, const json_t *params)
 	size_t i;
 
 	g->prompt = (int64_t)json_array_size(prompt);
+	if (g->prompt >= m->n_positions)
+		return fail(g, true,
+			"a prompt of %" PRId64 " tokens is too long: the model has %" PRId64
+			" positions (at most %" PRId64 " tokens, and one to add)",
+			g->prompt, m->n_positions, m->n_positions - 1);
 	if (g->prompt + g->asked > m->n_positions)
 		return fail(g, true,
 			"a prompt of %" PRId64 " tokens and %" PRId64
-			" more: the model has %" PRId64 " positions",
-			g->prompt, g->asked, m->n_positions);
+			" more: the model has %" PRId64 " positions\n"
+			"add at most %" PRId64 ": --tokens %" PRId64,
+			g->prompt, g->asked, m->n_positions, m->n_positions - g->prompt,
+			m->n_positions - g->prompt);
 	g->tokens = memory_zeroed((size_t)m->n_positions, sizeof(*g->tokens));
 	json_array_foreach(prompt, i, token) {
 		const json_int_t id = json_integer_value(token);

@@ -148,7 +148,7 @@ static int check_value(struct reading *r, const struct option_row *row, const ch
 		return refuse(r, "--%s: %.80s: a %snumber is needed", row->name, shown,
 			row->kind == OPTION_INT ? "whole " : "");
 	if (rc < 0 || real < row->min || real > row->max)
-		return refuse(r, "--%s: %.80s is not allowed, from %.15g to %.15g", row->name, text,
+		return refuse(r, "--%s: %.80s is not allowed, from %.16g to %.16g", row->name, text,
 			row->min, row->max);
 	return 0;
 }
