@@ -303,7 +303,8 @@ static bool make_folder(struct segment *s, const char *own, const char *folder)
 	if (rc == 0)
 		rc = filesystem_sync(parent);
 	if (rc < 0)
-		return segment_fail(s, artifact_failure_code(rc), "%s: %s", folder, strerror(-rc));
+		return segment_fail(s, outside ? "checkpoint" : artifact_failure_code(rc), "%s: %s",
+			folder, strerror(-rc));
 	return true;
 }
 

@@ -382,25 +382,31 @@ int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_
 	return 0;
 }
 
-int checkpoint_open_newest(
-	const char *path, struct checkpoint **out, char *error, size_t error_bytes)
+int checkpoint_find(const char *path, char **dir, char *error, size_t error_bytes)
 {
-	char dir[PATH_MAX];
+	char *manifest = memory_printed("%s/" CHECKPOINT_MANIFEST, path);
+	char *below = memory_printed("%s/" CHECKPOINT_FOLDER, path);
 	int64_t *steps = NULL;
-	int n;
+	int n = 0;
 
-	snprintf(dir, sizeof(dir), "%s/" CHECKPOINT_MANIFEST, path);
-	if (access(dir, F_OK) == 0)
-		return checkpoint_open(path, out, error, error_bytes);
-	n = checkpoint_list(path, &steps);
-	if (n <= 0) {
+	if (access(manifest, F_OK) == 0) {
+		*dir = memory_text(path);
+	} else if ((n = checkpoint_list(path, &steps)) > 0) {
+		*dir = memory_printed("%s/" CHECKPOINT_STEP "%" PRId64, path, steps[0]);
+	} else if (n == 0 && checkpoint_list(below, &steps) > 0) {
+		*dir = memory_printed("%s/" CHECKPOINT_STEP "%" PRId64, below, steps[0]);
+	} else {
 		snprintf(error, error_bytes, "%s: %s", path,
-			n < 0 ? strerror(-n) : "no checkpoint in this folder");
-		return n < 0 ? n : -ENOENT;
+			n < 0 ? strerror(-n)
+			      : "no checkpoint is there (expected " CHECKPOINT_MANIFEST
+				", " CHECKPOINT_STEP "N or " CHECKPOINT_FOLDER "/" CHECKPOINT_STEP
+				"N)");
+		n = n < 0 ? n : -ENODATA;
 	}
-	snprintf(dir, sizeof(dir), "%s/" CHECKPOINT_STEP "%" PRId64, path, steps[0]);
 	free(steps);
-	return checkpoint_open(dir, out, error, error_bytes);
+	free(manifest);
+	free(below);
+	return n < 0 ? n : 0;
 }
 
 void checkpoint_close(struct checkpoint *c)

@@ -87,11 +87,11 @@ int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpo
  */
 int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_t error_bytes);
 /*
- * The same, but path may also be a folder of such folders, of which the newest is taken. -ENOENT:
- * it has none.
+ * The checkpoint that a path names: it, the newest one in the folder path, or the newest one in
+ * path's folder checkpoints. dir is to be freed. 0, or a negative errno with error: -ENODATA: there
+ * is none.
  */
-int checkpoint_open_newest(
-	const char *path, struct checkpoint **out, char *error, size_t error_bytes);
+int checkpoint_find(const char *path, char **dir, char *error, size_t error_bytes);
 void checkpoint_close(struct checkpoint *c); /* takes NULL */
 
 /* NULL: there is none of that name. */

@@ -21,6 +21,7 @@ const struct schema_row schema_outputs[] = {
 	{"export", SCHEMA_OUTPUT, "A folder for Hugging Face's transformers."},
 	{"id", "count|null", "of the run; null: a path was given"},
 	{"step", "count", "of the checkpoint"},
+	{"steps", "count|null", "of the run; null: its work is not given in steps"},
 	{"dir", "text", "of the checkpoint"},
 	{"output", "text", "the folder that was written"},
 	{"dtype", "=float32,bfloat16,float16", ""},

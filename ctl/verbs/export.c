@@ -253,13 +253,14 @@ static int write_config(struct export *x, const char *dir)
 
 /* ---- both ---- */
 
-static int make_folder(const char *dir, struct ctl_error *e)
+static int make_folder(const char *dir, bool *made, struct ctl_error *e)
 {
 	static const char *const names[] = {EXPORT_WEIGHTS, EXPORT_CONFIG};
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (mkdir(dir, 0777) < 0 && errno == ENOENT)
+	*made = mkdir(dir, 0777) == 0;
+	if (!*made && errno == ENOENT)
 		return ctl_error_set(e, CTL_USAGE, "%s: parent directory does not exist", dir);
 	if (stat(dir, &st) < 0)
 		return ctl_error_set(e, CTL_TRANSPORT, "%s: %s", dir, strerror(errno));
@@ -286,10 +287,11 @@ static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype
 		.c = c, .model = json_object_get(c->manifest, "model"), .dtype = dtype, .e = e};
 	const size_t n = (size_t)c->n_tensors;
 	struct exported made = {0};
+	bool new_folder;
 	int exit = check_model(&x);
 
 	if (!exit)
-		exit = make_folder(dir, e);
+		exit = make_folder(dir, &new_folder, e);
 	if (exit)
 		return exit;
 	x.tensor = memory_zeroed(n + 1, sizeof(*x.tensor));
@@ -307,6 +309,8 @@ static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype
 	free(x.layout);
 	if (!exit)
 		*out = made;
+	else if (new_folder)
+		rmdir(dir);
 	return exit;
 }
 
@@ -330,11 +334,17 @@ static int find(struct ctl *ctl, const char *word, json_t **found, struct ctl_er
 
 static int open_checkpoint(const char *dir, struct checkpoint **out, struct ctl_error *e)
 {
-	int rc = checkpoint_open_newest(dir, out, e->message, sizeof(e->message));
+	char *found = NULL;
+	int rc = checkpoint_find(dir, &found, e->message, sizeof(e->message));
 
 	if (rc == 0)
+		rc = checkpoint_open(found, out, e->message, sizeof(e->message));
+	free(found);
+	if (rc == 0)
 		return 0;
-	e->exit = rc == -EACCES ? CTL_NOT_ALLOWED : rc == -ENOENT ? CTL_USAGE : CTL_TRANSPORT;
+	e->exit = rc == -EACCES                   ? CTL_NOT_ALLOWED
+		: rc == -ENOENT || rc == -ENODATA ? CTL_USAGE
+						  : CTL_TRANSPORT;
 	if (rc == -EACCES)
 		ctl_error_add(e,
 			"run gpt2ctl as the user of gpt2d, or save checkpoints in a folder that "
@@ -345,7 +355,26 @@ static int open_checkpoint(const char *dir, struct checkpoint **out, struct ctl_
 static void print_exported(struct output *o, const json_t *exported)
 {
 	members_print(o->out.file, exported,
-		"step {step}, {parameters:si} parameters, {bytes:size}: {output|}\n");
+		"step {step}[ of {steps}], {parameters:si} parameters, {bytes:size}: {output|}\n");
+}
+
+/* A run in progress removes its older checkpoints. */
+static void explain_removed(const struct checkpoint *c, const json_t *found, struct ctl_error *e)
+{
+	char path[sizeof(c->dir) + sizeof("/" CHECKPOINT_MANIFEST)];
+
+	snprintf(path, sizeof(path), "%s/" CHECKPOINT_MANIFEST, c->dir);
+	if (json_is_integer(json_object_get(found, "id")) && access(path, F_OK) < 0)
+		ctl_error_add(e, "the run has removed this checkpoint meanwhile; run export again");
+}
+
+/* null: the run's work is not given in steps. */
+static json_t *steps_of(const struct checkpoint *c)
+{
+	const json_t *work = json_object_get(json_object_get(c->manifest, "spec"), "work");
+	json_t *steps = json_object_get(work, "optimizer_steps");
+
+	return steps ? json_incref(steps) : json_null();
 }
 
 /* Takes found. */
@@ -366,12 +395,14 @@ static int export_found(struct ctl *ctl, const struct options *args, json_t *fou
 		type++;
 	if (!exit)
 		exit = export_model(c, type, output, &made, &e);
+	if (exit && c)
+		explain_removed(c, found, &e);
 	if (!exit) {
 		json_object_update_new(found,
-			json_pack("{s:I, s:s, s:o, s:o, s:I, s:I}", "step", (json_int_t)c->step,
-				"dtype", dtype, "dir", text_json(c->dir), "output",
-				text_json(output), "parameters", (json_int_t)made.parameters,
-				"bytes", (json_int_t)made.bytes));
+			json_pack("{s:I, s:o, s:s, s:o, s:o, s:I, s:I}", "step",
+				(json_int_t)c->step, "steps", steps_of(c), "dtype", dtype, "dir",
+				text_json(c->dir), "output", text_json(output), "parameters",
+				(json_int_t)made.parameters, "bytes", (json_int_t)made.bytes));
 		output_print(&ctl->output, "export", found, print_exported);
 	}
 	checkpoint_close(c);
@@ -401,8 +432,8 @@ const struct verb verb_export = {
 		"gpt2d-spec(5). gpt2ctl reads the checkpoint's files itself, so it must run on the "
 		"daemon's host and be allowed to read them. Before it writes anything, it compares "
 		"the weights with the checkpoint's SHA-256. "
-		"Instead of ID you can give the path of a checkpoint, or of a folder of "
-		"checkpoints, if the path contains a '/'. Then export needs no gpt2d. "
+		"Instead of ID you can give the path of a checkpoint, of a folder of checkpoints, "
+		"or of a run, if the path contains a '/'. Then export needs no gpt2d. "
 		"To load the weights in Python: transformers.GPT2LMHeadModel.from_pretrained(DIR). "
 		"export writes no tokenizer.",
 	.options = options,

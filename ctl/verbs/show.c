@@ -207,6 +207,33 @@ static void print_segments(const struct term *t, const json_t *segments)
 	table_finish(&table);
 }
 
+/* Of all segments; an arm may write some and another none. */
+static void print_checkpoints(const struct term *t, int64_t id, const json_t *segments)
+{
+	int64_t written = 0, lost = 0, last = 0;
+	const json_t *segment;
+	size_t i;
+
+	json_array_foreach(segments, i, segment) {
+		const json_t *made =
+			json_object_get(json_object_get(segment, "summary"), "checkpoints");
+
+		written += format_int(made, "written", 0);
+		lost += format_int(made, "lost", 0);
+		if (format_int(made, "written", 0) > 0)
+			last = format_int(made, "last_step", 0);
+	}
+	if (written + lost == 0)
+		return;
+	fprintf(t->file, "checkpoints written %lld", (long long)written);
+	if (written > 0)
+		fprintf(t->file, ", the last one after step %lld", (long long)last);
+	if (lost > 0)
+		fprintf(t->file, "; lost %lld, see: gpt2ctl logs %lld", (long long)lost,
+			(long long)id);
+	fputc('\n', t->file);
+}
+
 static void print_transitions(const struct term *t, const json_t *transitions)
 {
 	if (json_array_size(transitions) == 0)
@@ -226,6 +253,8 @@ static void print_show(struct output *o, const json_t *reply)
 	print_arms(t, reply);
 	print_segments(t, json_object_get(reply, "segments"));
 	ranks_print_slow(t, slow);
+	print_checkpoints(t, format_int(json_object_get(reply, "run"), "id", 0),
+		json_object_get(reply, "segments"));
 	print_transitions(t, json_object_get(reply, "transitions"));
 	json_decref(slow);
 }

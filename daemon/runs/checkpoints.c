@@ -145,8 +145,9 @@ static void search_done(struct worker_job *job, int rc)
 			"run %lld: has saved no checkpoint (checkpoint.at_end saves one when the "
 			"run is done)\n"
 			"if its spec does not set that: gpt2ctl rerun %lld --set "
-			"checkpoint.at_end=true",
-			(long long)s->last.run, (long long)s->last.run);
+			"checkpoint.at_end=true\n"
+			"if it does, the log says why: gpt2ctl logs %lld",
+			(long long)s->last.run, (long long)s->last.run, (long long)s->last.run);
 	else if (rc < 0)
 		reply_error(s->reply, rc == -ECANCELED ? PROTOCOL_BUSY : PROTOCOL_INTERNAL, NULL,
 			"run %lld: its checkpoints: %s", (long long)s->last.run,

@@ -50,7 +50,7 @@ struct checking {
 	struct arena arena;
 	struct plan plan;
 	bool planned;
-	int64_t elem_bytes;
+	int64_t elem_bytes, train_sequences; /* 0: not known */
 };
 
 static void refuse(struct checking *k, const char *key, const char *format, ...)
@@ -502,6 +502,8 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	}
 	entry = pack_data(&d, k->config);
 	json_object_set_new(data, validation ? "val" : "train", entry);
+	if (!validation)
+		k->train_sequences = d.n_sequences;
 	if (dataset_scan(&d, k->options->cache, message, sizeof(message)) < 0)
 		refuse(k, key, "%s", message);
 	if (validation)
@@ -618,7 +620,7 @@ static void check_resume(struct checking *k)
 	if (rc == 0)
 		rc = checkpoint_open(dir, &c, error, sizeof(error));
 	if (rc == 0)
-		rc = fits_config(c, k->config, 0, error, sizeof(error));
+		rc = fits_config(c, k->config, k->train_sequences, error, sizeof(error));
 	if (rc != 0)
 		refuse(k, "resume_from", "%s", error);
 	checkpoint_close(c);

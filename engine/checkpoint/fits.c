@@ -37,8 +37,7 @@ static int open_manifest(
 static int find_path(const char *path, const struct data_roots *roots, char **dir, char *error,
 	size_t error_bytes)
 {
-	char *manifest;
-	int fd;
+	int fd, rc;
 
 	if (roots->n > 0) {
 		fd = data_roots_open(roots, path, error, error_bytes);
@@ -46,13 +45,9 @@ static int find_path(const char *path, const struct data_roots *roots, char **di
 			return fd;
 		close(fd);
 	}
-	manifest = memory_printed("%s/" CHECKPOINT_MANIFEST, path);
-	*dir = access(manifest, F_OK) == 0 ? memory_text(path) : newest_in(path);
-	free(manifest);
-	if (!*dir) {
-		snprintf(error, error_bytes, "%s: no checkpoint is there", path);
-		return -ENOENT;
-	}
+	rc = checkpoint_find(path, dir, error, error_bytes);
+	if (rc < 0)
+		return rc;
 	/* the folder of the step may be a link to elsewhere */
 	fd = roots->n > 0 ? open_manifest(*dir, roots, error, error_bytes) : -1;
 	if (roots->n > 0 && fd < 0) {
@@ -93,6 +88,14 @@ struct same {
 	int64_t value;
 };
 
+static void print_value(const json_t *like, int64_t value, char out[32])
+{
+	if (json_is_boolean(like))
+		snprintf(out, 32, "%s", value ? "true" : "false");
+	else
+		snprintf(out, 32, "%" PRId64, value);
+}
+
 static int check_same(const struct checkpoint *c, const json_t *object, const struct same *same,
 	size_t n, char *error, size_t error_bytes)
 {
@@ -100,13 +103,15 @@ static int check_same(const struct checkpoint *c, const json_t *object, const st
 		const json_t *value = json_object_get(object, same[i].member);
 		const int64_t found =
 			json_is_boolean(value) ? json_is_true(value) : json_integer_value(value);
+		char was[32], is[32];
 
 		if (found == same[i].value)
 			continue;
+		print_value(value, found, was);
+		print_value(value, same[i].value, is);
 		snprintf(error, error_bytes,
-			"%s: written with %s %" PRId64 ", this run has %" PRId64
-			" (a resumed run needs the same)",
-			c->dir, same[i].key, found, same[i].value);
+			"%s: written with %s %s, this run has %s (a resumed run needs the same)",
+			c->dir, same[i].key, was, is);
 		return -EINVAL;
 	}
 	return 0;
@@ -118,6 +123,7 @@ int fits_config(const struct checkpoint *c, const struct spec_config *config,
 	const struct spec_model *m = &config->model;
 	const json_t *top = c->manifest, *model = json_object_get(top, "model");
 	const char *gelu = json_string_value(json_object_get(model, "gelu"));
+	const char *own = m->gelu == SPEC_GELU_EXACT ? "exact" : "tanh";
 	const struct same shape[] = {
 		{"n_layer", "model.n_layer", m->n_layer},
 		{"n_head", "model.n_head", m->n_head},
@@ -134,8 +140,11 @@ int fits_config(const struct checkpoint *c, const struct spec_config *config,
 	const struct same seed = {"seed", "seed", config->seed};
 	int rc = check_same(c, model, shape, 6, error, error_bytes);
 
-	if (rc == 0 && strcmp(gelu ? gelu : "", m->gelu == SPEC_GELU_EXACT ? "exact" : "tanh")) {
-		snprintf(error, error_bytes, "%s: written with another model.gelu", c->dir);
+	if (rc == 0 && strcmp(gelu ? gelu : "", own) != 0) {
+		snprintf(error, error_bytes,
+			"%s: written with model.gelu \"%.16s\", this run has \"%s\" (a resumed run "
+			"needs the same)",
+			c->dir, gelu ? gelu : "", own);
 		rc = -EINVAL;
 	}
 	if (rc == 0)

@@ -162,8 +162,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_ZERO] = {OBJECT("zero_optimization"),
 		.help = "How ranks share the optimizer's work."},
 	[SPEC_KEY_ZERO_STAGE] = {"zero_optimization.stage", INTS(0, 3), IN_CONFIG(zero_stage),
-		LEADS(SPEC_GROUP_ZERO), .fallback = "0",
-		ORDER,
+		LEADS(SPEC_GROUP_ZERO), .fallback = "0", ORDER,
 		.help = "0: every rank keeps the whole optimizer state. 1: each rank keeps and "
 			"updates its slice (ZeRO-1). 2: gradients are split too. 3: parameters "
 			"are split too. No engine can run stages 2 and 3 yet: a spec may have "
@@ -177,8 +176,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"be more than 4096 of them."},
 	[SPEC_KEY_ALLGATHER_BUCKET] = {"zero_optimization.allgather_bucket_size",
 		SIZES(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
-		.fallback = "500000000",
-		ORDER,
+		.fallback = "500000000", ORDER,
 		.help = "Elements of an all-gather of updated parameters, rounded up to whole "
 			"reduce buckets. At least the effective size of one of those, when it is "
 			"rounded up as reduce_bucket_size is."},
@@ -193,8 +191,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 
 	[SPEC_KEY_PERSISTENCE_THRESHOLD] = {"zero_optimization.stage3_param_persistence_threshold",
 		SIZES(0, INT64_C(1) << 40), IN_CONFIG(persistence_threshold_elems), ONLY_STAGE_3,
-		.fallback = "100000",
-		ORDER,
+		.fallback = "100000", ORDER,
 		.help = "At stage 3, each rank keeps the whole of a parameter that has fewer "
 			"elements than this."},
 
@@ -343,7 +340,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_RESUME_FROM] = {"resume_from", SPEC_TYPE_RUN, IN_CONFIG(resume_from),
 		.omit_empty = true,
 		.help = "Continue the training of a checkpoint: the ID of a run, whose last "
-			"checkpoint is taken, or the folder of a checkpoint, or a folder of them. "
+			"checkpoint is taken, or the folder of a checkpoint, of several, or of a "
+			"run. "
 			"work counts from the first step of that training: with optimizer_steps "
 			"10, a checkpoint of step 5 is trained for 5 more steps. See "
 			"CHECKPOINTS."},

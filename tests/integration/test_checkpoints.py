@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from client import ctl
 from engines import PROGRAM
 from faults import FAIL, KILL, LIBRARY, NEEDS_ROOM, Faults, sample
 from helpers import Daemon, RpcError, spec, wait_for
@@ -112,8 +113,27 @@ def test_every_few_steps_and_the_last_ones_stay():
         assert listed and not [entry for entry in listed if "checkpoint" in entry["path"]]
         with pytest.raises(RpcError, match="is part of a checkpoint"):
             c.call("artifact-read", id=run["id"], path="checkpoints/step-9/manifest.json")
+        last, = finish(c, training("on", 12, resume_from=run["dir"]))[:1]  # the folder of a run
+        assert [int(row["global_step"]) for row in rows(last)] == [10, 11, 12]
         assert c.call("prune", keep=0)["runs"]
         assert not Path(run["dir"]).exists()
+
+
+def test_prune_leaves_what_a_queued_run_resumes(tmp_path):
+    with Daemon(ranks=1, engine=PROGRAM) as d, d.client() as c:
+        for name in ("first", "second"):
+            finish(c, training(name, SAVED, checkpoint={"at_end": True}))
+        c.call("drain")
+        arms = {"arms": {"scratch": {}, "resumed": {"resume_from": 1}}, "design": {"repetitions": 1, "aa_control": False}}
+        number = c.submit(clean(training("rest", resume_from=1)))
+        assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [2]
+        c.call("resume")
+        assert c.wait(number)["state"] == "done"
+        c.call("drain")
+        number = c.submit(clean(training("arms", **arms)))
+        assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [3]
+        c.call("cancel", id=number)
+        assert 1 in [run["id"] for run in c.call("prune", keep=0)["runs"]]
 
 
 def long_run(name, **more):
@@ -234,6 +254,10 @@ def test_what_cannot_be_resumed_is_refused():
                 (str(d.home), {}, "no checkpoint is there"),
                 (first["id"], {"model": {"preset": "nano", "n_layer": 3}}, "model.n_layer 2, this run has 3"),
                 (first["id"], {"train_batch_size": 4}, "train_batch_size 8, this run has 4"),
+                (first["id"], {"model": {"preset": "nano", "tied_head": False}}, "model.tied_head true, this run has false"),
+                (first["id"], {"model": {"preset": "nano", "gelu": "exact"}}, 'model.gelu "tanh", this run has "exact"'),
+                (first["id"], {"data": {"kind": "synthetic", "synthetic_tokens": 3200}},
+                    "sequences in the training data 32767, this run has 99"),
                 (first["id"], {"work": {"optimizer_steps": SAVED}}, "nothing left to train")]:
             with pytest.raises(RpcError) as refused:
                 c.submit(clean(training("rest", resume_from=resume_from, **changes)))
@@ -293,6 +317,17 @@ def test_a_full_disk_loses_the_checkpoint_and_not_the_run(tmp_path):
         assert "is lost: enospc: rank " in d.said() and "training continues" in d.said()
         assert c.call("status")["waiting"] is None  # no hold
         assert summary["checkpoints"]["written"] == len(steps_in(Path(run["dir"]) / "checkpoints"))
+        shown = ctl("show", run["id"], path=d.socket).stdout
+        assert f"; lost {summary['checkpoints']['lost']}, see: gpt2ctl logs {run['id']}\n" in shown, shown
+        assert summary["checkpoints"]["written"] == 0
+        for words in (["export", run["id"], "-o", tmp_path / "out"], ["generate", run["id"]]):
+            refused = ctl(*words, path=d.socket)
+            assert refused.returncode == 12 and f"if it does, the log says why: gpt2ctl logs {run['id']}" in refused.stderr
+        # the hold is for the state directory's disk: it would not end this run's trouble
+        faults.engine.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        end = c.wait(c.submit(clean(training("nowhere", SAVED, checkpoint=saves))))
+        faults.engine.disarm()
+        assert end["state"] == "failed" and end["reason"].startswith(f"checkpoint: rank 0: {tmp_path}/saved/"), end
 
 
 def test_where_checkpoints_may_be_written(tmp_path):

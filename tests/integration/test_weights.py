@@ -87,7 +87,10 @@ def test_greedy_is_the_models(daemon, tmp_path, tied, gelu):
         whole = c.call("generate", id=run, prompt=prompt, tokens=95)
         with pytest.raises(RpcError) as error:
             c.call("generate", id=run, prompt=prompt, tokens=96)
-        assert "5 tokens and 96 more: the model has 100 positions" in error.value.message
+        assert "5 tokens and 96 more: the model has 100 positions\nadd at most 95: --tokens 95" in error.value.message
+        with pytest.raises(RpcError) as error:
+            c.call("generate", id=run, prompt=[1] * 100)
+        assert "a prompt of 100 tokens is too long: the model has 100 positions (at most 99 tokens" in error.value.message
         with pytest.raises(RpcError) as error:
             c.call("generate", id=run, prompt=[41])
         assert "token 41 of the prompt: the model has 41 tokens (0 to 40)" in error.value.message
@@ -181,7 +184,7 @@ def test_a_damaged_shard_is_named(daemon, tmp_path):
             file.write(bytes([byte[0] ^ 1]))
         done = ctl("export", run, "-o", tmp_path / "out", path=d.socket)
         assert done.returncode == 1 and "shard-0-of-1.bin" in done.stderr
-        assert not (tmp_path / "out" / "model.safetensors").exists()
+        assert not (tmp_path / "out").exists()
         os.truncate(shard, 10)
         done = ctl("export", place, "-o", tmp_path / "out")  # a path needs no gpt2d
         assert done.returncode == 1 and "shard-0-of-1.bin" in done.stderr

@@ -51,6 +51,17 @@ struct jobs {
 	struct outcome outcome[JOBS_MAX];
 };
 
+static int open_newest(const char *path, struct checkpoint **out, char *error, size_t error_bytes)
+{
+	char *dir = NULL;
+	int rc = checkpoint_find(path, &dir, error, error_bytes);
+
+	if (rc == 0)
+		rc = checkpoint_open(dir, out, error, error_bytes);
+	free(dir);
+	return rc;
+}
+
 static struct spec_config make_config(const struct job *job, int world)
 {
 	/* the masks of dropout are a function of the micro-batch */
@@ -144,7 +155,7 @@ static int finish_saver(struct saver *saver, struct saver_made *made)
 static int load(struct training *t, const char *from, char *error, size_t n)
 {
 	struct checkpoint *c = NULL;
-	int rc = checkpoint_open_newest(from, &c, error, n);
+	int rc = open_newest(from, &c, error, n);
 
 	if (rc == 0)
 		rc = fits_config(c, t->config, 511, error, n);
@@ -485,19 +496,19 @@ static void test_names_a_damaged_shard(void **state)
 	save_now(&a, to, 2, &made);
 	snprintf(path, sizeof(path), "%s/step-1/shard-0-of-1.bin", to);
 	flip(path, 4001);
-	assert_int_equal(checkpoint_open_newest(to, &c, error, sizeof(error)), 0);
+	assert_int_equal(open_newest(to, &c, error, sizeof(error)), 0);
 	assert_int_equal(restore_load(&a.t, c, error, sizeof(error)), -EBADMSG);
 	assert_non_null(strstr(error, "step-1/shard-0-of-1.bin: damaged: section master"));
 	checkpoint_close(c);
 	flip(path, 4001);
-	assert_int_equal(checkpoint_open_newest(to, &c, error, sizeof(error)), 0);
+	assert_int_equal(open_newest(to, &c, error, sizeof(error)), 0);
 	assert_int_equal(checkpoint_verify(c, CHECKPOINT_V, error, sizeof(error)), 0);
 	checkpoint_close(c);
 	assert_int_equal(truncate(path, 100), 0);
-	assert_int_equal(checkpoint_open_newest(to, &c, error, sizeof(error)), -EBADMSG);
+	assert_int_equal(open_newest(to, &c, error, sizeof(error)), -EBADMSG);
 	assert_non_null(strstr(error, "shard-0-of-1.bin: damaged: "));
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(checkpoint_open_newest(to, &c, error, sizeof(error)), -ENOENT);
+	assert_int_equal(open_newest(to, &c, error, sizeof(error)), -ENOENT);
 	finish_alone(&a);
 }
 
@@ -543,7 +554,7 @@ static void test_refuses_another_training(void **state)
 	begin_alone(&a);
 	step_once(&a);
 	save_now(&a, to, 2, &made);
-	assert_int_equal(checkpoint_open_newest(to, &c, error, sizeof(error)), 0);
+	assert_int_equal(open_newest(to, &c, error, sizeof(error)), 0);
 	assert_int_equal(fits_config(c, &a.config, 511, error, sizeof(error)), 0);
 	other = a.config;
 	other.model.n_layer = 3;
