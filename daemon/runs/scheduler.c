@@ -113,6 +113,13 @@ void scheduler_end_task(struct task *t, enum run_state state, const char *reason
 	scheduler_wake(t->scheduler);
 }
 
+/* The engines train nothing of it. What is trained is written first: it may end a block. */
+static void end_stopped(struct task *t)
+{
+	if (t->stop_state != RUN_INTERRUPTED || !t->experiment || t->done == t->trained)
+		scheduler_end_task(t, t->stop_state, t->stop_reason);
+}
+
 __attribute__((format(printf, 3, 4))) static void stop_task(
 	struct task *t, enum run_state state, const char *format, ...)
 {
@@ -131,9 +138,8 @@ __attribute__((format(printf, 3, 4))) static void stop_task(
 	if (t->left)
 		return; /* it ends when its directory is inspected */
 	if (s->slot != t) {
-		if (state != RUN_INTERRUPTED || !t->experiment || t->done == t->trained)
-			scheduler_end_task(t, t->stop_state, t->stop_reason);
-		return; /* else what is trained is written first: it may end a block */
+		end_stopped(t);
+		return;
 	}
 	params = json_pack("{sI sI ss ss}", "run", (json_int_t)t->run->id, "segment",
 		(json_int_t)s->slot_segment + 1, "state", run_state_name(state), "reason", reason);
@@ -148,7 +154,7 @@ void scheduler_fail_task(struct task *t, const char *reason)
 	struct scheduler *s = t->scheduler;
 
 	if (t->stopping && s->slot != t) {
-		scheduler_end_task(t, t->stop_state, t->stop_reason);
+		end_stopped(t);
 	} else if (hold_is_room_reason(reason)) {
 		hold_place_room(s->options->holds, t->run, reason);
 		t->requeue = true;
