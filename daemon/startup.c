@@ -310,7 +310,6 @@ static int start_runs(struct daemon *d)
 		.store = d->store,
 		.queue = d->queue,
 		.follow = d->follow,
-		.run_log = d->run_log,
 		.state_dir = d->state_dir,
 		.counts = d->counts,
 	});

@@ -9,7 +9,6 @@
 #include "daemon/config/log.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
-#include "daemon/runs/run_log.h"
 #include "daemon/store/record.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
@@ -134,7 +133,6 @@ int lifecycle_move(struct lifecycle *l, struct run *run, enum run_state to, cons
 		follow_event(o->follow, run->id, EVENT_STATE, run_state_json(run));
 	if (to == RUN_QUEUED || run_state_ended(to))
 		follow_clear_progress(o->follow, run->id);
-	run_log_flush(o->run_log); /* "logs" shows earlier lines before this state */
 	run->writes++;
 	record_transition(o->store, run, on_written, l);
 	report(l, run, LIFECYCLE_MOVED);

@@ -14,14 +14,12 @@
 struct follow;
 struct lifecycle;
 struct queue;
-struct run_log;
 struct store;
 
 struct lifecycle_options {
 	struct store *store;
 	struct queue *queue;
 	struct follow *follow;
-	struct run_log *run_log;
 	const char *state_dir;
 	int64_t *counts; /* runs by enum run_state, which lifecycle keeps up to date */
 };

@@ -19,60 +19,23 @@
 
 enum { LINES_STANDARD = 1000 };
 
-/* Lines that are with the store. */
-struct batch {
-	TAILQ_ENTRY(batch) link;
-	struct run_log *log;
-	struct record_log_lines lines;
-};
-
 struct run_log {
 	struct store *store;
 	struct queue *queue;
 	struct follow *follow;
-	struct record_log_lines waiting;
-	int64_t n_waiting;
-	TAILQ_HEAD(, batch) batches;
+	int64_t pending; /* lines that are with the store */
 };
-
-static void free_lines(struct record_log_lines *lines)
-{
-	struct record_log_line *line;
-
-	while ((line = TAILQ_FIRST(lines)) != NULL) {
-		TAILQ_REMOVE(lines, line, link);
-		free(line);
-	}
-}
 
 struct run_log *run_log_create(struct store *store, struct queue *queue, struct follow *follow)
 {
 	struct run_log *log = memory_zeroed(1, sizeof(*log));
 
-	log->store = store;
-	log->queue = queue;
-	log->follow = follow;
-	TAILQ_INIT(&log->waiting);
-	TAILQ_INIT(&log->batches);
+	*log = (struct run_log){store, queue, follow, 0};
 	return log;
-}
-
-static void free_batch(struct batch *b)
-{
-	TAILQ_REMOVE(&b->log->batches, b, link);
-	free_lines(&b->lines);
-	free(b);
 }
 
 void run_log_destroy(struct run_log *log)
 {
-	struct batch *b;
-
-	if (log == NULL)
-		return;
-	free_lines(&log->waiting);
-	while ((b = TAILQ_FIRST(&log->batches)) != NULL)
-		free_batch(b);
 	free(log);
 }
 
@@ -80,40 +43,12 @@ void run_log_destroy(struct run_log *log)
 
 static void on_written(void *arg, int rc)
 {
-	struct batch *b = arg;
-	struct run_log *log = b->log;
+	struct run_log *log = arg;
 
+	log->pending--;
 	if (rc < 0)
 		log_write(LOG_ERROR, "log lines of runs could not be written: %s",
 			store_error_text(rc));
-	free_batch(b);
-	if (TAILQ_EMPTY(&log->batches))
-		run_log_flush(log);
-}
-
-void run_log_flush(struct run_log *log)
-{
-	struct batch *b;
-
-	if (TAILQ_EMPTY(&log->waiting))
-		return;
-	b = memory_zeroed(1, sizeof(*b));
-	b->log = log;
-	TAILQ_INIT(&b->lines);
-	TAILQ_CONCAT(&b->lines, &log->waiting, link);
-	TAILQ_INSERT_TAIL(&log->batches, b, link);
-	log->n_waiting = 0;
-	record_log_add(log->store, &b->lines, on_written, b);
-}
-
-static struct record_log_line *last_of(const struct record_log_lines *lines, int64_t run)
-{
-	struct record_log_line *line;
-
-	TAILQ_FOREACH_REVERSE(line, lines, record_log_lines, link)
-	if (line->run == run)
-		return line;
-	return NULL;
 }
 
 /* One line of printable text. */
@@ -128,28 +63,27 @@ static void clean(char *text)
 void run_log_write(struct run_log *log, struct run *run, int rank, enum log_level level,
 	const char *format, ...)
 {
-	struct record_log_line *line, *last;
+	struct record_log_line line = {.run = run->id,
+		.at_ns = clock_utc_ns(),
+		.rank = rank,
+		.level = level,
+		.dropped = run->log_dropped};
 	va_list args;
 
-	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(&log->waiting, run->id) : NULL;
-	if (last != NULL) {
-		last->dropped++;
+	if (log->pending >= RUN_LOG_PENDING) {
+		run->log_dropped++;
 		return;
 	}
-	line = memory_zeroed(1, sizeof(*line));
-	*line = (struct record_log_line){
-		.run = run->id, .at_ns = clock_utc_ns(), .rank = rank, .level = level};
+	run->log_dropped = 0;
 	va_start(args, format);
-	vsnprintf(line->message, sizeof(line->message), format, args);
+	vsnprintf(line.message, sizeof(line.message), format, args);
 	va_end(args);
-	clean(line->message);
-	TAILQ_INSERT_TAIL(&log->waiting, line, link);
-	log->n_waiting++;
+	clean(line.message);
 	follow_event(log->follow, run->id, EVENT_LOG,
 		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
-			"level", log_level_name(level), "message", line->message));
-	if (TAILQ_EMPTY(&log->batches))
-		run_log_flush(log);
+			"level", log_level_name(level), "message", line.message));
+	log->pending++;
+	record_log_add(log->store, &line, on_written, log);
 }
 
 void run_log_take(struct run_log *log, struct run *run, int rank, json_t *params)
@@ -173,17 +107,6 @@ struct question {
 	int64_t id;
 };
 
-/* Whether more lines of the run may follow. */
-static bool is_open(const struct run_log *log, int64_t id)
-{
-	const struct batch *b;
-
-	TAILQ_FOREACH(b, &log->batches, link)
-		if (last_of(&b->lines, id) != NULL)
-			return true;
-	return queue_find(log->queue, id) != NULL || last_of(&log->waiting, id) != NULL;
-}
-
 static void on_lines(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
@@ -191,7 +114,9 @@ static void on_lines(void *arg, int rc, json_t *result)
 	if (rc < 0) {
 		reply_unread(q->reply, q->log->store, q->id, rc);
 	} else {
-		json_object_set_new(result, "open", json_boolean(is_open(q->log, q->id)));
+		json_object_set_new(result, "open",
+			json_boolean(
+				queue_find(q->log->queue, q->id) != NULL || q->log->pending > 0));
 		reply_result(q->reply, result);
 	}
 	free(q);

@@ -1,7 +1,6 @@
 /*
  * run_log.h: the log lines of a run, from its engines and from gpt2d: sent to its followers at
- * once, and kept in the store (record_log.h), where "logs" reads them. Lines gather while a write
- * is pending; beyond RUN_LOG_WAITING lines, only their number is kept.
+ * once, and kept in the store, where "logs" reads them.
  */
 #ifndef GPT2D_DAEMON_RUNS_RUN_LOG_H
 #define GPT2D_DAEMON_RUNS_RUN_LOG_H
@@ -17,7 +16,8 @@ struct reply;
 struct run_log;
 struct store;
 
-enum { RUN_LOG_WAITING = 1000 };
+/* Lines of runs that wait for the store. Further ones are dropped and counted. */
+enum { RUN_LOG_PENDING = 4000 };
 
 struct run_log *run_log_create(struct store *store, struct queue *queue, struct follow *follow);
 void run_log_destroy(struct run_log *log); /* takes NULL */
@@ -28,9 +28,6 @@ void run_log_write(struct run_log *log, struct run *run, int rank, enum log_leve
 
 /* engine.log of a rank: to gpt2d's log, and to that of run (NULL: none is in progress). */
 void run_log_take(struct run_log *log, struct run *run, int rank, json_t *params);
-
-/* Gives waiting lines to the store now, ahead of what is written next. */
-void run_log_flush(struct run_log *log);
 
 /* The method "logs"; replies now or later. */
 void run_log_request(struct run_log *log, struct reply *reply, json_t *params);

@@ -515,9 +515,9 @@ int record_delete_now(struct store *s, int64_t id)
 
 /* ---- log lines ---- */
 
-struct lines_job {
+struct line_job {
 	struct write write;
-	struct record_log_lines *lines;
+	struct record_log_line line;
 };
 
 static int count_dropped(struct sqlite3 *db, int64_t run, int64_t n)
@@ -539,42 +539,28 @@ static int trim(struct sqlite3 *db, int64_t run)
 	return rc < 0 ? rc : count_dropped(db, run, sqlite3_changes(db));
 }
 
-static int add_line(struct sqlite3 *db, const struct record_log_line *line)
+static int line_work(struct store_job *job, struct sqlite3 *db)
 {
+	const struct record_log_line *line = &((const struct line_job *)job)->line;
 	int rc = store_sql(db, NULL, NULL,
 		"insert into log(run, at_ns, rank, level, message)"
 		" select id, ?2, nullif(?3, -1), ?4, ?5 from runs where id = ?1",
 		"iiiit", line->run, line->at_ns, (int64_t)line->rank, (int64_t)line->level,
 		line->message);
 
-	return rc < 0 ? rc : count_dropped(db, line->run, line->dropped);
+	if (rc == 0)
+		rc = count_dropped(db, line->run, line->dropped);
+	return rc == 0 ? trim(db, line->run) : rc;
 }
 
-static int lines_work(struct store_job *job, struct sqlite3 *db)
+void record_log_add(struct store *s, const struct record_log_line *line,
+	void (*done)(void *arg, int rc), void *arg)
 {
-	const struct lines_job *j = (const struct lines_job *)job;
-	const struct record_log_line *line, *next;
-	int rc = 0;
-
-	TAILQ_FOREACH(line, j->lines, link) {
-		next = TAILQ_NEXT(line, link);
-		rc = add_line(db, line);
-		if (rc == 0 && (next == NULL || next->run != line->run))
-			rc = trim(db, line->run);
-		if (rc < 0)
-			break;
-	}
-	return rc;
-}
-
-void record_log_add(
-	struct store *s, struct record_log_lines *lines, void (*done)(void *arg, int rc), void *arg)
-{
-	struct lines_job *j = memory_zeroed(1, sizeof(*j));
+	struct line_job *j = memory_zeroed(1, sizeof(*j));
 
 	j->write.job.must = true;
-	j->lines = lines;
-	write_add(s, &j->write, lines_work, done, arg);
+	j->line = *line;
+	write_add(s, &j->write, line_work, done, arg);
 }
 
 /* ---- holds ---- */

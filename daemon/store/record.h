@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 #include <stdint.h>
-#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "daemon/store/run.h"
@@ -71,19 +70,14 @@ void record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc),
  * own. */
 enum { RECORD_LOG_LINES = 1000, RECORD_LOG_BYTES = 1024 };
 struct record_log_line {
-	TAILQ_ENTRY(record_log_line) link;
 	int64_t run, at_ns;
 	int rank; /* -1: gpt2d */
 	enum log_level level;
-	int64_t dropped; /* of the run, after this one */
+	int64_t dropped; /* of the run, before this one */
 	char message[RECORD_LOG_BYTES];
 };
-TAILQ_HEAD(record_log_lines, record_log_line);
-/*
- * Write lines (at least one). They are the caller's and must stay until done comes. Lines of runs
- * that no longer exist are ignored. Retried until they are durable.
- */
-void record_log_add(struct store *s, struct record_log_lines *lines,
+/* A line of a run that no longer exists is ignored. Retried until it is durable. */
+void record_log_add(struct store *s, const struct record_log_line *line,
 	void (*done)(void *arg, int rc), void *arg);
 
 /* What keeps queued runs from starting (hold.h): since when, who wanted it and why. */

@@ -14,7 +14,6 @@
 #include "daemon/control/follow.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
-#include "daemon/runs/run_log.h"
 #include "daemon/store/record.h"
 
 /* ---- what lifecycle.c calls ---- */
@@ -53,10 +52,6 @@ void follow_end(struct follow *f, int64_t id, json_t *done)
 {
 	json_decref(done);
 	n_ended++;
-}
-
-void run_log_flush(struct run_log *log)
-{
 }
 
 void log_write(enum log_level level, const char *format, ...)
