@@ -39,13 +39,12 @@ static void describe(const struct progress_step *s, bool brief, char *before, si
 			brief ? "" : s->arm);
 }
 
-/* Briefly without the step, where the segment is told. */
-static void figures(const struct progress_step *s, bool brief, char *out, size_t out_bytes)
+static void figures(const struct progress_step *s, bool with_step, char *out, size_t out_bytes)
 {
 	const bool goes_on = s->eta_s > 0.0 && isfinite(s->eta_s);
 	char rate[FORMAT_BYTES], left[FORMAT_BYTES], step[64] = "", loss[32] = "";
 
-	if (!brief || s->segments <= 1)
+	if (with_step || s->segments <= 1)
 		snprintf(step, sizeof(step), "step %lld/%lld  ", (long long)s->step,
 			(long long)s->steps);
 	if (isfinite(s->loss))
@@ -104,7 +103,7 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 
 	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
 		describe(s, brief, before, sizeof(before));
-		figures(s, brief, after, sizeof(after));
+		figures(s, !brief, after, sizeof(after));
 		cells = bar_cells(p, brief, before, after);
 	}
 	draw_line(p, before, after, fraction, cells, now_ns);
@@ -112,11 +111,14 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 
 static void print_line(struct progress *p, const struct progress_step *s, int64_t now_ns)
 {
+	static const struct {
+		bool brief, with_step;
+	} forms[] = {{false, true}, {true, true}, {true, false}};
 	char before[256], after[256];
 
-	for (int brief = 0; brief < (s->segments > 1 ? 2 : 1); brief++) {
-		figures(s, brief, after, sizeof(after));
-		describe(s, brief, before, sizeof(before));
+	for (int i = 0; i < (s->segments > 1 ? 3 : 1); i++) {
+		figures(s, forms[i].with_step, after, sizeof(after));
+		describe(s, forms[i].brief, before, sizeof(before));
 		if (term_columns(before) + strlen("  ") + term_columns(after) <= LINE_COLUMNS)
 			break;
 	}

@@ -11,7 +11,9 @@
 
 #include "ctl/print/format.h"
 #include "ctl/print/members.h"
+#include "ctl/print/progress.h"
 #include "ctl/print/term.h"
+#include "proto/host/clock.h"
 
 static void test_si(void **state)
 {
@@ -181,6 +183,41 @@ static void test_table(void **state)
 	json_decref(rows);
 }
 
+/* A loss means something only with its step: as much of the segment as 80 columns hold. */
+static void test_progress_line(void **state)
+{
+	struct progress_step step = {.name = "a",
+		.id = 1,
+		.arm = "small",
+		.segment = 5,
+		.segments = 72,
+		.step = 12,
+		.steps = 25,
+		.loss = 3.4595,
+		.tokens_per_s = 6710,
+		.eta_s = 427};
+	char *text = NULL;
+	size_t bytes = 0;
+	struct term t = {.file = open_memstream(&text, &bytes), .width = 80};
+	struct progress p;
+
+	progress_init(&p, &t);
+	progress_show(&p, &step, 0);
+	step.segments = 2000000000000;
+	progress_show(&p, &step, 11 * CLOCK_S_NS);
+	step.name = "a-name-of-a-run";
+	step.segments = 72;
+	progress_show(&p, &step, 22 * CLOCK_S_NS);
+	step.name = "a-name-of-a-run-that-is-long";
+	progress_show(&p, &step, 33 * CLOCK_S_NS);
+	fclose(t.file);
+	assert_string_equal(text,
+		"segment 5/2000000000000  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n"
+		"segment 5/72  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n"
+		"segment 5/72  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n");
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +230,7 @@ int main(void)
 		cmocka_unit_test(test_clean),
 		cmocka_unit_test(test_members),
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_progress_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
