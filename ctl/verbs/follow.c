@@ -17,8 +17,7 @@
 struct shown {
 	const struct term *term;
 	struct progress *progress;
-	char id[32], name[80], arm[80], state[32];
-	int64_t segment, segments;
+	char id[32], name[80], state[32];
 	const json_t *params;
 };
 
@@ -68,22 +67,28 @@ static void event_block(const struct shown *s)
 	page_end(&p);
 }
 
-static void event_step(const struct shown *s)
+void follow_show_step(struct progress *p, const char *name, const json_t *params)
 {
+	char arm[80];
 	const struct progress_step step = {
-		.name = s->name,
-		.id = format_int(s->params, "id", 0),
-		.arm = s->arm,
-		.segment = s->segment,
-		.segments = s->segments,
-		.step = format_int(s->params, "step", 0),
-		.steps = format_int(s->params, "steps", 0),
-		.loss = format_real(s->params, "loss"),
-		.tokens_per_s = format_real(s->params, "tokens_per_sec"),
-		.eta_s = format_real(s->params, "eta_s"),
+		.name = name,
+		.id = format_int(params, "id", 0),
+		.arm = format_string(params, "arm", "", arm, sizeof(arm)),
+		.segment = format_int(params, "segment", 1),
+		.segments = format_int(params, "segments", 1),
+		.step = format_int(params, "step", 0),
+		.steps = format_int(params, "steps", 0),
+		.loss = format_real(params, "loss"),
+		.tokens_per_s = format_real(params, "tokens_per_sec"),
+		.eta_s = format_real(params, "eta_s"),
 	};
 
-	progress_show(s->progress, &step, clock_mono_ns());
+	progress_show(p, &step, clock_mono_ns());
+}
+
+static void event_step(const struct shown *s)
+{
+	follow_show_step(s->progress, s->name, s->params);
 }
 
 static void event_log(const struct shown *s)
@@ -139,10 +144,7 @@ static void print_event(struct following *f, const char *event, const json_t *pa
 
 	format_string(params, "id", "?", s.id, sizeof(s.id));
 	format_string(params, "name", "", s.name, sizeof(s.name));
-	format_string(params, "arm", "", s.arm, sizeof(s.arm));
 	format_string(params, "state", "?", s.state, sizeof(s.state));
-	s.segment = format_int(params, "segment", 1);
-	s.segments = format_int(params, "segments", 1);
 	for (size_t i = 0; i < sizeof(shows) / sizeof(shows[0]); i++)
 		if (strcmp(shows[i].event, event) == 0)
 			shows[i].show(&s);

@@ -1,7 +1,10 @@
-/* follow.h: what `submit --follow` shares with `follow`. */
+/* follow.h: what `submit --follow` and `tune` share with `follow`. */
 #ifndef GPT2D_CTL_VERBS_FOLLOW_H
 #define GPT2D_CTL_VERBS_FOLLOW_H
 
+#include <jansson.h>
+
+#include "ctl/print/progress.h"
 #include "ctl/verbs/verb.h"
 
 /*
@@ -9,5 +12,8 @@
  * wrong, which is printed. told: the user knows that the run is queued, and why.
  */
 int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool told, const struct term *term);
+
+/* Show EVENT_STEP of the run with this name. */
+void follow_show_step(struct progress *p, const char *name, const json_t *params);
 
 #endif

@@ -8,17 +8,41 @@
 #include "proto/spec/spec_json.h"
 #include "proto/text.h"
 
-/* Whether --set gives the key. */
-static bool is_set(const struct options *args, const char *key)
+/* Whether the option, which has the form KEY=VALUE, gives the key. */
+static bool gives(const struct options *args, const char *option, const char *key)
 {
 	const size_t n = strlen(key);
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
 	bool found = false;
 
-	for (size_t i = options_all(args, "set", sets); i > 0 && !found; i--)
+	for (size_t i = options_all(args, option, sets); i > 0 && !found; i--)
 		found = strncmp(sets[i - 1], key, n) == 0 && sets[i - 1][n] == '=';
 	free(sets);
 	return found;
+}
+
+static bool is_set(const struct options *args, const char *key)
+{
+	return gives(args, "set", key);
+}
+
+/* The parser calls a key of any option "--set KEY": the name with the option that gives it. */
+static const char *with_option(const struct options *args, const char *key, char *out, size_t bytes)
+{
+	static const char *const options[] = {"set", "sweep", "keys"};
+	const char *name = key + strlen("--set ");
+
+	if (strncmp(key, "--set ", strlen("--set ")) != 0)
+		return key;
+	if (strcmp(name, "name") == 0 && options_has(args, "name") && !is_set(args, "name"))
+		return "--name";
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		if (!gives(args, options[i], name))
+			continue;
+		snprintf(out, bytes, "--%s %s", options[i], name);
+		return out;
+	}
+	return key;
 }
 
 /*
@@ -139,18 +163,16 @@ static void print_rows(struct output *o, const char *name, json_t *rows)
 void spec_errors_report(
 	struct output *o, const struct spec_source *source, const struct spec_errors *errors)
 {
-	const bool named = options_has(source->args, "name") && !is_set(source->args, "name");
 	json_t *rows = json_array();
-	char more[64];
+	char more[64], name[sizeof("--sweep ") + sizeof(errors->error[0].key)];
 
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *row = &errors->error[i];
-		/* --name is passed on as --set name */
-		const bool of_name = named && strcmp(row->key, "--set name") == 0;
 
 		insert_row(rows,
 			make_row(source, source->draft ? place_of(source, row->key) : row->at,
-				of_name ? "--name" : row->key, row->message));
+				with_option(source->args, row->key, name, sizeof(name)),
+				row->message));
 	}
 	if (errors->dropped > 0) {
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);

@@ -9,6 +9,7 @@
 #include "ctl/print/states.h"
 #include "ctl/results/comparison_text.h"
 #include "ctl/verbs/compare.h"
+#include "ctl/verbs/follow.h"
 #include "ctl/verbs/show.h"
 #include "ctl/verbs/submit.h"
 #include "ctl/verbs/watch.h"
@@ -155,15 +156,44 @@ static int submit(struct tune *u, int64_t blocks, bool control, int64_t *id, str
 	return 0;
 }
 
+struct tune_watch {
+	struct watch watch;
+	struct progress progress;
+};
+
+static void on_event(struct watch *w, struct watch_run *r, const char *event, json_t *params)
+{
+	struct output *o = &w->ctl->output;
+
+	if (o->json || strcmp(event, EVENT_STEP) != 0)
+		return;
+	follow_show_step(&((struct tune_watch *)w)->progress, r->name, params);
+	output_flush(o);
+}
+
+static void clear_bar(void *progress)
+{
+	progress_clear(progress);
+}
+
 /* Until the run has ended; a failed one may have results all the same. */
 static int wait_for(struct tune *u, int64_t id, struct ctl_error *e)
 {
 	struct watch_run r = {.id = id};
-	struct watch w = {
-		.ctl = u->ctl, .client = u->client, .runs = &r, .n = 1, .deadline_ns = -1};
+	struct tune_watch w = {.watch = {.ctl = u->ctl,
+				       .client = u->client,
+				       .runs = &r,
+				       .n = 1,
+				       .deadline_ns = -1,
+				       .event = on_event}};
 	struct ctl_error why;
-	int exit = watch_until_end(&w, e);
+	int exit;
 
+	progress_init(&w.progress, &u->ctl->output.out);
+	client_before_notice(u->client, clear_bar, &w.progress);
+	exit = watch_until_end(&w.watch, e);
+	client_before_notice(u->client, NULL, NULL);
+	progress_clear(&w.progress);
 	if (!exit && states_exit(r.state) != CTL_OK && states_exit(r.state) != CTL_RUN_FAILED)
 		return ctl_error_set(
 			e, states_exit(r.state), "tune: run %" PRId64 " was %s", id, r.state);
@@ -399,8 +429,9 @@ const struct verb verb_tune = {
 		"the better half in twice as many blocks, until one candidate is left or the "
 		"budget requires the confirmation. The confirmation compares the winner with the "
 		"base on fresh blocks. The verdict rests on the confirmation alone, because the "
-		"winner of a search looks better than it is. An interrupt leaves the experiment "
-		"in progress to gpt2d.",
+		"winner of a search looks better than it is. tune shows the progress of each "
+		"experiment as follow does. An interrupt leaves the experiment in progress to "
+		"gpt2d.",
 	.options = options,
 	.run = run,
 };

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from client import SPEC, ctl, one_object, segment
-from fake_daemon import FakeDaemon, run_object
+from client import CTL, SPEC, ctl, done, environment, one_object, segment, step
+from fake_daemon import FakeDaemon, follow_script, run_object
+from terminal import Terminal
 
 MS = 1000000
 
@@ -81,6 +82,30 @@ def test_nothing_is_faster(path, spec):
     with trainer.daemon(path):
         result = ctl("tune", spec, "--budget", "1m", path=path)
     assert result.returncode == 0 and result.stdout.endswith("no candidate was faster than the base in the search: keep the base\n")
+
+
+def test_progress_on_a_terminal(path, spec):
+    trainer = Trainer({"false": 11})
+
+    def follow(params, connection):
+        events = [step(10, 1, arm="base", segment=2, segments=4), done(2)]
+        return follow_script(run_object(params["id"], state="running"), events)(params, connection)
+    trainer.follow = follow
+    with trainer.daemon(path), Terminal([str(CTL), "tune", str(spec), "--budget", "1m", "--keys",
+            "zero_optimization.overlap_comm=false"], environment(path)) as terminal:
+        assert terminal.end() == 0
+    assert "run 1: 1 candidate, 1 block" in terminal.seen
+    assert "37%" in terminal.seen and "segment 2/4" in terminal.seen and "left" in terminal.seen, terminal.seen
+
+
+def test_an_unknown_key_is_named_with_its_option(path, spec):
+    with FakeDaemon(path):
+        result = ctl("tune", spec, "--budget", "1m", "--keys", "sed=1,2", path=path)
+        swept = ctl("submit", "-n", spec, "--sweep", "sed=1,2", path=path)
+        both = ctl("submit", "-n", spec, "--set", "sed=3", path=path)
+    assert result.returncode == 2 and "--keys sed: unknown key; did you mean seed?" in result.stderr
+    assert swept.returncode == 2 and "--sweep sed: unknown key; did you mean seed?" in swept.stderr
+    assert both.returncode == 2 and "--set sed: unknown key; did you mean seed?" in both.stderr
 
 
 def test_refused(path, spec, tmp_path):
