@@ -78,12 +78,24 @@ bool text_waits(const char *waiting)
 	return *waiting && (strncmp(waiting, moment, n) != 0 || waiting[n] != ':');
 }
 
+const char *text_waiting(const json_t *object, char *out, size_t bytes)
+{
+	const char *text = format_string(object, "waiting", "", out, bytes);
+	const char *code = waiting_code(WAITING_BEHIND);
+	const size_t n = strlen(code);
+
+	return strncmp(text, code, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
 void text_outlook(const struct term *t, const json_t *outlook)
 {
-	if (json_is_object(outlook))
-		members_print(t->file, outlook,
-			"waits     {position|0} ahead[, starts in about {starts_in_s:duration}]; "
-			"{waiting|}\n");
+	char waiting[900];
+
+	if (!json_is_object(outlook))
+		return;
+	members_print(t->file, outlook,
+		"waits     {position|0} ahead[, starts in about {starts_in_s:duration}]; ");
+	fprintf(t->file, "%s\n", text_waiting(outlook, waiting, sizeof(waiting)));
 }
 
 /* Why row i of the queue waits. head: the reason of the first row, which is printed above. */
@@ -113,11 +125,12 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 	const json_t *queue = json_object_get(status, "queue"), *run;
 	const int64_t queued = format_int(status, "queued", 0);
 	char head[900], waiting[900], *in;
+	const char *why;
 	struct table table;
 	size_t i;
 
-	format_string(status, "waiting", "", head, sizeof(head));
-	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *head ? ": " : "", head);
+	why = text_waiting(status, head, sizeof(head));
+	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *why ? ": " : "", why);
 	table_init(&table);
 	table_columns(&table, ">\t\t\t");
 	json_array_foreach(queue, i, run) {

@@ -30,6 +30,11 @@ void text_store(const struct term *t, const json_t *store);
 
 /* Whether a run waits for more than its own preparation, which takes a moment. */
 bool text_waits(const char *waiting);
+/*
+ * "waiting" of a status, an outlook or a reply, in out; without the code of a run that waits behind
+ * another one, which the text repeats.
+ */
+const char *text_waiting(const json_t *object, char *out, size_t bytes);
 /* A line of what protocol.h calls an outlook; nothing for null. */
 void text_outlook(const struct term *t, const json_t *outlook);
 /* Of the reply to "status": how many runs are queued, why, and the first rows of them. */

@@ -208,7 +208,7 @@ static void print_submitted(struct output *o, const json_t *reply)
 {
 	const json_t *arms = json_object_get(reply, "arms"), *arm;
 	const char *waiting = json_string_value(json_object_get(reply, "waiting"));
-	char name[80];
+	char name[80], why[900];
 	size_t i;
 
 	members_print(o->out.file, reply, "run {id} {name|} queued");
@@ -227,7 +227,7 @@ static void print_submitted(struct output *o, const json_t *reply)
 	members_print(o->out.file, reply,
 		"segments  {segments}\nspec      {spec_sha256:16|-}\n[artifacts {dir}\n]");
 	if (waiting && text_waits(waiting))
-		members_print(o->out.file, reply, "waits     {waiting}\n");
+		fprintf(o->out.file, "waits     %s\n", text_waiting(reply, why, sizeof(why)));
 	text_print_warnings(&o->out, json_object_get(reply, "warnings"));
 }
 

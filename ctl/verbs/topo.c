@@ -73,8 +73,8 @@ static void print_node(FILE *to, const json_t *node)
 	print_gpus(to, json_object_get(topology, "gpus"));
 	fprintf(to, "network interfaces:\n");
 	print_each(to, json_object_get(topology, "interfaces"),
-		"  {name|-}: {state|-}, {address|-}, {mbit_s|-} Mbit/s, MTU {mtu|-}, NUMA node "
-		"{numa_node|-}\n");
+		"  {name|-}: {state|-}, {address|-}[, {mbit_s} Mbit/s], MTU {mtu|-}"
+		"[, NUMA node {numa_node}]\n");
 	fprintf(to, "InfiniBand devices:%s\n", json_array_size(infiniband) == 0 ? " none" : "");
 	print_each(to, infiniband,
 		"  {name|-}: {state|-}, {rate|-}, {link_layer|-}, NUMA node {numa_node|-}\n");

@@ -132,7 +132,7 @@ def test_priority(daemon):
         assert f"run {second} second: priority 5, was -3\nwaits     0 ahead" in text
         assert lines(ctl(d, "priority", first, "-5", "--json"))[0]["outlook"]["position"] == 1
         status = ctl(d, "status").stdout.splitlines()
-        at = next(i for i, line in enumerate(status) if line.startswith("queued  2: behind: run 1"))
+        at = next(i for i, line in enumerate(status) if line.startswith("queued  2: run 1 is running"))
         assert "second  priority 5" in status[at + 1] and f"run {second} is queued before it" in status[at + 2]
         assert "priority  5" in ctl(d, "show", second).stdout
         for words, says in ((["x", 1], "not a run ID"), ([first, "high"], "whole number"), ([first, 101], "-100 to 100"),
