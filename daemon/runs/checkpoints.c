@@ -75,18 +75,22 @@ struct search {
 /* 0: found; -ENOENT; or another negative errno. */
 static int look_in(struct search *s, const char *folder)
 {
+	char real[PATH_MAX];
 	int64_t *steps;
 	int n = checkpoint_list(folder, &steps);
 
 	if (n < 0)
 		return n;
+	/* whoever may read checkpoint.dir need not be allowed to read the link to it */
+	if (n > 0 && realpath(folder, real) == NULL)
+		n = -errno;
 	if (n > 0) {
 		s->last.step = steps[0];
-		snprintf(s->last.dir, sizeof(s->last.dir), "%.4000s/" CHECKPOINT_STEP "%lld",
-			folder, (long long)steps[0]);
+		snprintf(s->last.dir, sizeof(s->last.dir), "%.4000s/" CHECKPOINT_STEP "%lld", real,
+			(long long)steps[0]);
 	}
 	free(steps);
-	return n > 0 ? 0 : -ENOENT;
+	return n > 0 ? 0 : n < 0 ? n : -ENOENT;
 }
 
 static int is_segment(const struct dirent *entry)
