@@ -60,11 +60,20 @@ static int find_path(const char *path, const struct data_roots *roots, char **di
 	return 0;
 }
 
+/* Where the segments of the run are whose checkpoints would be in folder; NULL: not known. */
+static char *segments_of(const char *folder)
+{
+	const char *end = folder ? strrchr(folder, '/') : NULL;
+
+	return end ? memory_printed("%.*s/segments", (int)(end - folder), folder) : NULL;
+}
+
 int fits_find(const struct spec_config *config, const json_t *folders,
 	const struct data_roots *roots, char **dir, char *error, size_t error_bytes)
 {
 	const char *from = config->resume_from;
 	const json_t *folder;
+	char *segments;
 	size_t i;
 
 	if (!spec_run_id(from))
@@ -75,10 +84,16 @@ int fits_find(const struct spec_config *config, const json_t *folders,
 			*dir = newest_in(json_string_value(folder));
 	if (*dir)
 		return 0;
-	snprintf(error, error_bytes,
-		"run %s has no checkpoint (checkpoint.every_steps and checkpoint.at_end in its "
-		"spec write some)",
-		from);
+	segments = segments_of(json_string_value(json_array_get(folders, 0)));
+	if (segments && access(segments, F_OK) == 0)
+		snprintf(error, error_bytes,
+			"run %s is an experiment: give the path of a segment's folder, below %s",
+			from, segments);
+	else
+		snprintf(error, error_bytes,
+			"run %s has no checkpoint (checkpoint.at_end in its spec writes one)",
+			from);
+	free(segments);
 	return -ENOENT;
 }
 

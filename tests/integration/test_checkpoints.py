@@ -248,9 +248,13 @@ def test_what_cannot_be_resumed_is_refused():
         none, _ = finish(c, training("none", SAVED))
         first, _ = finish(c, training("first", SAVED, checkpoint={"at_end": True}))
         folder = Path(first["dir"]) / "checkpoints"
+        experiment = c.submit(clean(training("arms", SAVED, arms={"a": {}, "b": {"checkpoint": {"at_end": True}}},
+            design={"repetitions": 1, "mirrored": False, "aa_control": False}, restart=False)))
+        assert c.wait(experiment)["state"] == "done"
         for resume_from, changes, why in [
                 (99, {}, "run 99: no such run"),
-                (none["id"], {}, f"run {none['id']} has no checkpoint"),
+                (none["id"], {}, f"run {none['id']} has no checkpoint (checkpoint.at_end in its spec writes one)"),
+                (experiment, {}, f"run {experiment} is an experiment: give the path of a segment's folder, below "),
                 (str(d.home), {}, "no checkpoint is there"),
                 (first["id"], {"model": {"preset": "nano", "n_layer": 3}}, "model.n_layer 2, this run has 3"),
                 (first["id"], {"train_batch_size": 4}, "train_batch_size 8, this run has 4"),
@@ -337,6 +341,8 @@ def test_where_checkpoints_may_be_written(tmp_path):
         saves = {"at_end": True, "dir": str(tmp_path / "roots" / "a")}
         run, _ = finish(c, training("in", SAVED, checkpoint=saves))
         assert list(steps_in(tmp_path / "roots" / "a" / f"{run['id']}-in")) == [SAVED]
+        # a user who may read that folder need not be allowed to read the state directory
+        assert c.call("checkpoint", id=run["id"])["dir"] == f"{tmp_path}/roots/a/{run['id']}-in/step-{SAVED}"
         own, _ = finish(c, training("root", SAVED, checkpoint={"at_end": True, "dir": str(tmp_path / "roots")}))
         assert list(steps_in(tmp_path / "roots" / f"{own['id']}-root")) == [SAVED]
         for folder in (tmp_path / "elsewhere", tmp_path / "missing"):
