@@ -70,24 +70,25 @@ static bool compare_agreements(
 	for (int i = 0; i < s->world; i++)
 		if (!all[i].prepared) {
 			s->failure.silent = true;
-			return segment_fail(s, "peer_refused", "rank %d could not begin", i);
+			return segment_fail(
+				s, "peer_refused", "rank %d could not start the segment", i);
 		}
 	for (int i = 1; i < s->world; i++) {
 		if (memcmp(all[i].sha256, all[0].sha256, sizeof(all[0].sha256)) != 0)
 			return segment_fail(s, "spec_mismatch",
-				"rank %d means another spec or plan than rank 0 (%.12s, %.12s)", i,
+				"rank %d has another spec or plan than rank 0 (%.12s, %.12s)", i,
 				all[i].sha256, all[0].sha256);
 		if (strcmp(all[i].resume, all[0].resume) != 0)
 			return segment_fail(s, "spec_mismatch",
-				"rank %d begins with another checkpoint than rank 0 (%.12s, "
+				"rank %d has another checkpoint than rank 0 (%.12s, "
 				"%.12s): it must be in a folder that all nodes share",
 				i, all[i].resume[0] ? all[i].resume : "none",
 				all[0].resume[0] ? all[0].resume : "none");
 		first = nodes_first(w->nodes, i);
 		if (memcmp(all[i].data, all[first].data, sizeof(all[0].data)) != 0)
 			return segment_fail(s, "spec_mismatch",
-				"rank %d opened other data files than rank %d, though under the "
-				"same names: they were replaced meanwhile",
+				"rank %d and rank %d opened different data files with the "
+				"same names: the files were replaced meanwhile",
 				i, first);
 	}
 	return true;
@@ -135,10 +136,10 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 	if (w->tuned.guessed > 0 && w->rank == 0)
 		link_log(link, "warning",
 			"no memory to time the algorithms of %" PRId64
-			" products: they are the library's guess",
+			" products: the library's guess is used",
 			w->tuned.guessed);
 	if (w->tuned.note[0])
-		link_log(link, "warning", "the choices of algorithms are not kept: %s",
+		link_log(link, "warning", "the choices of algorithms are not saved: %s",
 			w->tuned.note);
 	metrics_log_add(&s->log, "algorithms chosen in %.3f ms, with %s beside the buffers",
 		(double)(clock_mono_ns() - begin) / 1e6, size_text(took, size));
@@ -212,13 +213,13 @@ static bool same_file(struct segment *s, int rank, const char *path, const char 
 		return true;
 	if (!there[0] || !here[0])
 		return segment_fail(s, "data",
-			"%s: the node of rank %d could not hash it: it changed meanwhile, or "
+			"%s: the node of rank %d could not hash it: the file changed, or "
 			"cannot be read",
 			path, there[0] ? 0 : rank);
 	return strcmp(there, here) == 0 ||
 		segment_fail(s, "spec_mismatch",
-			"%s: the node of rank %d has other contents than that of rank 0 (SHA-256 "
-			"%.12s, %.12s); copy the same file to every node",
+			"%s: the node of rank %d has a file with other content than the "
+			"node of rank 0 (SHA-256 %.12s, %.12s); copy the same file to every node",
 			path, rank, there, here);
 }
 

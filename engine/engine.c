@@ -47,16 +47,16 @@ static const struct option_row rows[] = {
 	{"interface", 0, OPTION_STRING, "IF", 0, 0,
 		"network interface to ranks on other nodes; without it there are none"},
 	{"silence", 0, OPTION_INT, "S", 1, 86400,
-		"seconds without a message after which a peer is lost, by default 60"},
+		"a peer is lost after S seconds without a message, by default 60"},
 	{"idle-test", 0, OPTION_INT, "S", 0, 86400,
 		"test a communicator that was idle for S seconds, by default 600; 0: never"},
 	{"threads", 0, OPTION_INT, "T", 1, PROTOCOL_THREADS_MAX, "computing threads"},
 	{"tuning-dir", 0, OPTION_STRING, "DIR", 0, 0,
 		"folder of the tuned algorithms of matrix products"},
 	{"peak-tflops", 0, OPTION_INT, "N", 0, 1000000,
-		"TFLOP/s of a device, for MFU and HFU; 0: as its card has it"},
+		"peak TFLOP/s of a device, for MFU and HFU; 0: the peak of a known card"},
 	{"no-graphs", 0, OPTION_FLAG, NULL, 0, 0,
-		"launch each operation, capture no step as a CUDA graph"},
+		"launch each operation; do not capture steps as CUDA graphs"},
 	{"version", 0, OPTION_FLAG, NULL, 0, 0, "print the version"},
 	{"help", 0, OPTION_FLAG, NULL, 0, 0, "print this help"},
 	{0},
@@ -74,7 +74,7 @@ static void print_usage(FILE *out)
 		"       %s --role check [--threads T]\n"
 		"       %s --role connect --rank R --ranks N [--interface IF]\n"
 		"       %s --version\n\n"
-		"gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
+		"gpt2d starts it, with its socket as descriptor 3: gpt2-engine(8).\n\n",
 		name, (int)strlen(name), "", (int)strlen(name), "", name, name, name);
 	for (const struct option_row *row = rows; row->name; row++)
 		fprintf(out, "  %-16s  %s\n", options_format(row, text, sizeof(text)), row->help);
@@ -197,14 +197,15 @@ int main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fstat(LINK_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fprintf(stderr,
-			"%s: descriptor 3 is no socket to gpt2d, which starts this program\n",
+			"%s: descriptor 3 is not a socket to gpt2d; only gpt2d starts this "
+			"program\n",
 			program_invocation_short_name);
 		end(ENGINE_EXIT_USAGE);
 	}
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {
-		fprintf(stderr, "%s: the line to gpt2d, descriptor 3 and its thread: %s\n",
+		fprintf(stderr, "%s: the connection to gpt2d (descriptor 3) or its thread: %s\n",
 			program_invocation_short_name, starved_text(rc));
 		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}

@@ -200,7 +200,7 @@ static bool take_memory(struct generation *g)
 	g->device_tokens = k_alloc(g->ctx, (size_t)shape.T * sizeof(*g->device_tokens));
 	if (!g->params || !g->acts || !g->device_tokens)
 		return fail(g, false,
-			"no memory on the device for the model beside what the engine keeps\n"
+			"no memory on the device for the model beside the engine's buffers\n"
 			"free it: gpt2ctl release, then gpt2ctl warm");
 	buffers = (struct model_buffers){.params = g->params, .acts = g->acts};
 	model_init(&g->model, g->ctx, g->stream, &g->arena, &shape, &buffers);

@@ -267,14 +267,14 @@ int rank_run(struct link *link, const struct warm_options *options)
 		return exit_code_of(rc);
 	}
 	if (w->rank == 0 && w->tuned.note[0])
-		link_log(link, "warning", "algorithms are chosen anew: %s", w->tuned.note);
+		link_log(link, "warning", "choosing algorithms again: %s", w->tuned.note);
 	k_context_info(w->ctx, &wo.device);
 	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
 	rc = w->rank == 0 ? writer_create(&wo, &writer) : 0;
 	if (!rc)
 		rc = saver_create(w->ctx, &saver);
 	if (rc) {
-		link_log(link, "error", "no thread to write files with");
+		link_log(link, "error", "no thread to write files");
 		code = exit_code_of(rc);
 		goto out;
 	}
@@ -373,11 +373,11 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 		goto out;
 	nodes = read_nodes(params, world, &wrong);
 	if (wrong) {
-		refuse(v, "", "gpt2d sent nodes that are not one number for each rank");
+		refuse(v, "", "gpt2d sent invalid nodes (expected one number per rank)");
 		goto out;
 	}
 	if (data_roots_read(&check.data_roots, json_object_get(params, "data_roots")) < 0) {
-		refuse(v, "data", "gpt2d sent data_roots that is no array of folders");
+		refuse(v, "data", "gpt2d sent invalid data_roots (expected an array of folders)");
 		goto out;
 	}
 	check.config = &spec->arms[arm].config;
@@ -437,7 +437,7 @@ int rank_check(struct link *link, int threads)
 	int rc = k_context_create(&options, &ctx);
 
 	if (rc) {
-		link_log(link, "error", "check: no device to ask: %s",
+		link_log(link, "error", "check: no device found: %s",
 			why[0] ? why : starved_text(rc));
 		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : code;
 		goto out;

@@ -1,12 +1,12 @@
-/* sample.h: which token follows, by the logits of a model. Pure. */
+/* sample.h: chooses the next token from the logits of a model. Pure. */
 #ifndef GPT2D_ENGINE_SAMPLE_H
 #define GPT2D_ENGINE_SAMPLE_H
 
 #include <stdint.h>
 
 struct sample {
-	double temperature; /* 0: the most likely token, the first of equals */
-	int64_t top_k;      /* draw from so many of the most likely tokens, and equals; 0: all */
+	double temperature; /* 0: the most likely token, the first one if equal */
+	int64_t top_k;      /* draw from the K most likely tokens, and equal ones; 0: all */
 	uint64_t random;    /* state of the draws, the seed at first */
 };
 

@@ -122,7 +122,7 @@ static bool read_spec(struct segment *s, const struct warm *w)
 	artifact_sha256(s->spec_text, strlen(s->spec_text), s->spec_sha256);
 	if (data_roots_read(&s->data_roots, json_object_get(s->params, "data_roots")) < 0)
 		return segment_fail(
-			s, "spec_refused", "segment.start: data_roots is no array of folders");
+			s, "spec_refused", "segment.start: data_roots is not an array of folders");
 	if (s->config.gpus != s->world)
 		return segment_fail(s, "spec_refused",
 			"gpus: %" PRId64 " in the spec, world: %d in segment.start", s->config.gpus,
@@ -421,12 +421,11 @@ static void log_launches(struct segment *s, struct warm *w, struct link *link)
 	const struct step *step = &s->training.step;
 
 	if (step->no_graph[0]) {
-		metrics_log_add(
-			&s->log, "steps are launched operation by operation: %s", step->no_graph);
+		metrics_log_add(&s->log, "steps run without a CUDA graph: %s", step->no_graph);
 		if (w->rank == 0)
 			link_log(link, "info",
-				"run %" PRId64 ": steps are launched operation by operation: %s",
-				s->run, step->no_graph);
+				"run %" PRId64 ": steps run without a CUDA graph: %s", s->run,
+				step->no_graph);
 	} else if (step->replayed) {
 		metrics_log_add(&s->log, "steps are launched as a graph, captured in %.3f ms",
 			(double)step->capture_ns / 1e6);
@@ -525,7 +524,7 @@ struct validating {
 	struct segment *s;
 	struct link *link;
 	bool tells; /* this rank reports */
-	int64_t told_ns;
+	int64_t reported_ns;
 };
 
 /* Says from time to time that there is progress; whether to end. */
@@ -535,9 +534,9 @@ static bool validation_stop(void *arg)
 	struct segment *s = v->s;
 	int64_t now = clock_mono_ns();
 
-	if (v->tells && now - v->told_ns >= VALIDATION_MESSAGE_NS) {
+	if (v->tells && now - v->reported_ns >= VALIDATION_MESSAGE_NS) {
 		segment_send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
-		v->told_ns = now;
+		v->reported_ns = now;
 	}
 	return link_stop_asked(v->link, s->run, s->segment);
 }
@@ -738,7 +737,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	w->work_end_ns = w->used_ns = clock_mono_ns();
 	if (tuned_missed(&w->tuned) > 0)
 		metrics_log_add(&s->log,
-			"%" PRId64 " algorithms were chosen in a step and are not kept",
+			"%" PRId64 " algorithms were chosen in a step and are not saved",
 			tuned_missed(&w->tuned));
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);

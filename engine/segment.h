@@ -1,8 +1,8 @@
 /*
- * segment.h: one segment on one rank, from segment.start to its end. What it needs to know is read
- * from the message, checked and opened (segment_prepare); the ranks then make sure that they all
- * mean the same (agreement.h) before the first collective on tensors is issued; segment_train
- * does the work. What rank 0 writes afterwards is writer.h's.
+ * segment.h: one segment on one rank, from segment.start to its end. segment_prepare reads and
+ * checks the message and opens the files; the ranks then check that they agree (agreement.h) before
+ * the first collective on tensors; segment_train does the work. writer.h has what rank 0 writes
+ * afterwards.
  */
 #ifndef GPT2D_ENGINE_SEGMENT_H
 #define GPT2D_ENGINE_SEGMENT_H
@@ -18,16 +18,16 @@
 #include "engine/report/metrics.h"
 #include "engine/train/training.h"
 
-/* Why a segment failed: a code in lower case and a text, as segment.failed carries them. */
+/* Why a segment failed: a code in lower case and a text, as in segment.failed. */
 struct segment_failure {
 	const char *reason; /* NULL: none */
-	bool poisoned;      /* the process is of no further use */
-	int exit_code;      /* then: what it ends with */
+	bool poisoned;      /* the process must end */
+	int exit_code;      /* its exit code in that case */
 	bool silent;        /* another rank reports it */
 	char message[1024];
 };
 
-/* What grows while a segment trains. */
+/* Grows while a segment trains. */
 struct segment_counters {
 	int64_t mono_ns, cpu_ns;
 	int64_t gpu_mj; /* -1: not known */
@@ -49,34 +49,34 @@ struct segment {
 	struct gpt2_weights weights; /* that the parameters come from */
 	bool has_weights;
 	json_t *data; /* their identity (dataset_identity_add) */
-	/* first rank of a node, where there are several, and rank 0: their hashes, in the making */
+	/* first rank of a node, with several nodes, and rank 0: their hashes, in progress */
 	struct content *content;
 	struct training training;
 	bool has_training;
 
-	struct collectives_group *group; /* NULL in a world of one */
+	struct collectives_group *group; /* NULL with one rank */
 	struct measure measure;
 	struct metrics_log log;
 	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
 	struct gpu_log_samples gpu;      /* of this rank's GPU */
 	struct gpu_log_sample *gpus;     /* of each rank's, gpus_room apart; NULL: none has any */
 	size_t gpus_room;
-	char tuning_sha256[65];             /* of the choices it ran by; empty: there are none */
-	struct collectives_network network; /* rank 0, in a world of more than one */
+	char tuning_sha256[65];             /* of its choices of algorithms; empty: none */
+	struct collectives_network network; /* rank 0, with more than one rank */
 	struct collectives_bytes sent;
 	struct segment_counters at_start; /* of the steps */
 	int64_t comm_ns;                  /* communication in the measured steps */
 	struct metrics_host_use use;
 	bool validated;
 	double val_loss;
-	/* what is resumed, the best one first; at: the one that is in use, or n */
+	/* checkpoints to resume, the best one first; at: the one in use, or n */
 	struct segment_resume {
 		struct segment_candidate *candidate;
 		int n, at;
-		struct checkpoint *open; /* NULL: the training begins with step 1 */
+		struct checkpoint *open; /* NULL: the training starts with step 1 */
 		/*
-		 * Why the training must not begin with step 1: resume_from names nothing that is
-		 * there, or an earlier attempt trained all steps. Empty: it may.
+		 * Why the training must not start with step 1: resume_from names nothing that
+		 * exists, or an earlier attempt trained all steps. Empty: it may.
 		 */
 		char missing[768];
 	} resume;
@@ -94,43 +94,42 @@ struct segment {
 	struct segment *next; /* in the writer's queue */
 };
 
-/* A checkpoint that a segment may go on from. */
+/* A checkpoint that a segment may continue from. */
 struct segment_candidate {
 	char *dir;  /* of the step */
-	bool asked; /* by resume_from: no other one will do */
+	bool asked; /* from resume_from: no other one is allowed */
 };
 
 /* Steals params. saver and link outlive the segment. */
 struct segment *segment_create(json_t *params, struct saver *saver, struct link *link);
 void segment_destroy(struct segment *s); /* takes NULL */
 
-/* Read, check, open, take memory. False: failure says why. Nothing but this rank is touched. */
+/* Reads, checks, opens, allocates. False: failure has the reason. Concerns this rank only. */
 bool segment_prepare(struct segment *s, struct warm *w);
 
-/* What went wrong, for s->failure; always false. */
+/* Sets s->failure; always false. */
 bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* This process is of no further use, and ends with that code. */
+/* This process must end, with that code. */
 void segment_poison(struct segment *s, int exit_code);
-/* Until the communication stream has come to rest. False: a peer is lost, failure says so. */
+/* Waits until the communication stream is idle. False: a peer is lost, see failure. */
 bool segment_sync(struct segment *s, struct warm *w);
-/* What a failed wait for peers comes to: what collectives say, else rc. Always false. */
+/* Sets the failure after a failed wait for peers: that of collectives, else rc. Always false. */
 bool segment_lost(struct segment *s, const struct warm *w, int rc);
 
 /*
- * What every rank has measured, brought together once, after the last step: fills ranks, gpus and
- * gpus_room and merges measure. It is 96 bytes per step and rank, 104 per sample of a GPU, and 4
- * MiB at most of waits per rank. On
- * all ranks of the segment, which has done at least one step. False: s has failed and says why,
- * and this process is poisoned.
+ * Gathers the measurements of all ranks once, after the last step: fills ranks, gpus and gpus_room
+ * and merges measure. It is 96 bytes per step and rank, 104 per sample of a GPU, and 4 MiB at most
+ * of waits per rank. On all ranks of the segment, which has done at least one step. False: s has
+ * failed with a reason, and this process is poisoned.
  */
 bool segment_gather(struct segment *s, struct warm *w);
 
-/* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
+/* Parameters, steps, validation, gathered times. False: failure, or cancelled, has the reason. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);
 
 /*
- * After each step: false when no further step can help, or when all steps are done and none was
+ * After each step: false if no further step can help, or if all steps are done and none was
  * applied. The same on every rank; rank 0 reports the failure once its files are written.
  */
 bool segment_can_continue(struct segment *s, int rank, const struct measure_step *m);

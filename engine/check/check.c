@@ -95,7 +95,7 @@ static void check_backend(struct checking *k)
 			k->backend = &backends[i];
 	}
 	if (k->backend == NULL) {
-		refuse(k, "", "engine: %s is not a device that checks are known for", name);
+		refuse(k, "", "engine: device %s: no checks are known", name);
 		return;
 	}
 	if ((k->backend->precisions & 1U << c->precision) == 0)
@@ -121,7 +121,7 @@ static void check_world(struct checking *k)
 	const struct spec_config *c = k->config;
 
 	if (c->gpus > k->options->world)
-		refuse(k, "gpus", "%" PRId64 " ranks asked for, %d are there", c->gpus,
+		refuse(k, "gpus", "%" PRId64 " ranks requested, %d available", c->gpus,
 			k->options->world);
 	json_object_set_new(k->check, "batch",
 		json_pack("{s:I, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
@@ -142,7 +142,7 @@ static void check_schedule(struct checking *k)
 	if (c->total_num_steps > 0 && c->optimizer_steps > c->total_num_steps)
 		warn(k,
 			"scheduler.params.total_num_steps: the schedule ends after %" PRId64
-			" of %" PRId64 " optimizer steps: the rate stays at its end",
+			" of %" PRId64 " optimizer steps: the rate stays at its final value",
 			c->total_num_steps, c->optimizer_steps);
 	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
 		return;
@@ -553,7 +553,7 @@ static void check_room(struct checking *k, int64_t bytes)
 	if (c->checkpoint_dir[0] && stat(folder, &st) < 0)
 		refuse(k, "checkpoint.dir", "%s: %s", folder, strerror(errno));
 	else if (c->checkpoint_dir[0] && !S_ISDIR(st.st_mode))
-		refuse(k, "checkpoint.dir", "%s: is no folder", folder);
+		refuse(k, "checkpoint.dir", "%s: not a folder", folder);
 	else if (c->checkpoint_dir[0] && access(folder, W_OK | X_OK) < 0)
 		refuse(k, "checkpoint.dir", "%s: gpt2d cannot write there: %s", folder,
 			strerror(errno));
@@ -571,7 +571,7 @@ static void check_room(struct checking *k, int64_t bytes)
 	if (left < bytes)
 		warn(k,
 			"checkpoint.keep_last %" PRId64 ": %s are needed for these and one more, "
-			"and %s has %s left: checkpoints that find no room are lost",
+			"and %s has %s left: checkpoints that do not fit are lost",
 			c->checkpoint_keep, size_text(bytes, needed), folder,
 			size_text(left, there));
 }

@@ -1,4 +1,6 @@
-/* fits.h: the checkpoint that resume_from names, and whether a training can go on from it. */
+/*
+ * fits.h: finds the checkpoint of resume_from, and checks whether a training can continue from it.
+ */
 #ifndef GPT2D_ENGINE_CHECKPOINT_FITS_H
 #define GPT2D_ENGINE_CHECKPOINT_FITS_H
 
@@ -11,17 +13,18 @@
 #include "proto/spec/spec.h"
 
 /*
- * The folder of that checkpoint, to be freed. folders (may be NULL): where checkpoints of the run
- * are that an ID names, the best folder first; a path must be below roots. 0, or a negative errno
- * with error.
+ * The folder of that checkpoint, which the caller frees. folders (may be NULL): folders with
+ * checkpoints of the run of a given ID, the best one first; a path must be below roots. 0, or a
+ * negative errno with error.
  */
 int fits_find(const struct spec_config *config, const json_t *folders,
 	const struct data_roots *roots, char **dir, char *error, size_t error_bytes);
 
 /*
- * The same model and the same order of samples, and steps left to do; all else may differ: ranks,
- * stage, bucket sizes, micro-batches, precision, learning rate. train_sequences: of the data; 0:
- * not known. 0, or with error -EINVAL, or -EALREADY where all steps are done.
+ * Checks for the same model and the same order of samples, and for steps left to do. Everything
+ * else may differ: ranks, stage, bucket sizes, micro-batches, precision, learning rate.
+ * train_sequences: of the data; 0: not known. 0, or with error -EINVAL, or -EALREADY if all steps
+ * are done.
  */
 int fits_config(const struct checkpoint *c, const struct spec_config *config,
 	int64_t train_sequences, char *error, size_t error_bytes);

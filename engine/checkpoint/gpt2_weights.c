@@ -95,7 +95,7 @@ static int check_rest(
 			continue;
 		snprintf(error, error_bytes,
 			"%s: tensor %.128s: the spec's model (n_layer %" PRId64
-			") has none of that name",
+			") has no such tensor",
 			w->file.path, name, w->arena->n_layer);
 		return -EINVAL;
 	}
@@ -126,8 +126,8 @@ static int compare_head(const struct gpt2_weights *w, char *error, size_t error_
 			rc = safetensors_read(&w->file, b, i, n, y, error, error_bytes);
 		if (!rc && memcmp(x, y, (size_t)n * sizeof(*x)) != 0) {
 			snprintf(error, error_bytes,
-				"%s: lm_head.weight is not wte.weight: the spec needs "
-				"model.tied_head false",
+				"%s: lm_head.weight differs from wte.weight: set "
+				"model.tied_head to false in the spec",
 				w->file.path);
 			rc = -EINVAL;
 		}

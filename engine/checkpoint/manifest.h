@@ -1,6 +1,4 @@
-/*
- * manifest.h: manifest.json of a checkpoint in the making; proto/checkpoint.h reads it.
- */
+/* manifest.h: builds manifest.json of a checkpoint; proto/checkpoint.h reads it. */
 #ifndef GPT2D_ENGINE_CHECKPOINT_MANIFEST_H
 #define GPT2D_ENGINE_CHECKPOINT_MANIFEST_H
 
@@ -14,7 +12,7 @@
 #include "proto/checkpoint.h"
 #include "proto/spec/spec.h"
 
-/* What is the same in all checkpoints of a segment. */
+/* The parts that all checkpoints of a segment share. */
 struct manifest_head {
 	int64_t run, attempt, segment;
 	const char *name, *arm;
@@ -40,8 +38,8 @@ enum { MANIFEST_FILE_BYTES = 48 };
 void manifest_file(int rank, int world, char out[MANIFEST_FILE_BYTES]);
 
 /*
- * The text, to be freed. begun: of manifest_begin; train_sha256: as of content.h, or NULL; shards:
- * of all ranks.
+ * The text, which the caller frees. begun: of manifest_begin; train_sha256: see content.h, or NULL;
+ * shards: of all ranks.
  */
 char *manifest_text(const json_t *begun, const struct spec_config *config, const struct plan *plan,
 	const char *train_sha256, const struct checkpoint_state *state,

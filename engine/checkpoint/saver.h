@@ -1,10 +1,10 @@
 /*
- * saver.h: checkpoints of a training in progress. Each rank copies its shard to host memory
- * between two steps, and a thread writes the copy while the next steps run. Once all ranks have
- * written theirs, rank 0's thread writes the manifest, and removes what keep_last leaves over.
+ * saver.h: checkpoints of a training in progress. Each rank copies its shard to host memory between
+ * two steps, and a thread writes the copy while the next steps run. Once all ranks have written
+ * theirs, rank 0's thread writes the manifest, and removes checkpoints beyond keep_last.
  *
- * What all ranks do together (saver_poll) is called by all of them after the same step. A
- * checkpoint that cannot be written is lost and reported; training continues.
+ * All ranks call saver_poll after the same step. A checkpoint that cannot be written is lost and
+ * reported; training continues.
  */
 #ifndef GPT2D_ENGINE_CHECKPOINT_SAVER_H
 #define GPT2D_ENGINE_CHECKPOINT_SAVER_H
@@ -27,9 +27,9 @@ enum { SAVER_OLDER_MAX = 64 };
 
 struct saver_segment {
 	struct training *training;
-	struct collectives_group *group; /* NULL in a world of one */
+	struct collectives_group *group; /* NULL with one rank */
 	const char *folder;              /* of the steps; it exists */
-	bool shared; /* outside the run's folder: others may read it, whatever the umask */
+	bool shared; /* outside the run's folder: readable for others, independent of the umask */
 	int64_t keep;
 	/* rank 0 */
 	json_t *manifest;        /* of manifest_begin; stolen */
@@ -37,35 +37,35 @@ struct saver_segment {
 	/* folders of the run's earlier attempts, newest first: their checkpoints count for keep */
 	const char *older[SAVER_OLDER_MAX];
 	int n_older;
-	/* what a person should read, on the thread that calls; level "info" or "warning" */
+	/* messages for people, on the calling thread; level "info" or "warning" */
 	void (*log)(void *arg, const char *level, const char *text);
 	void *arg;
 };
 
-/* Nothing of another segment is in progress. 0, or -ENOMEM: no host memory. */
+/* No other segment may be in progress. 0, or -ENOMEM: no host memory. */
 int saver_begin(struct saver *s, const struct saver_segment *segment);
 
 /*
- * Between two steps: the state of the training is copied, and written from here on. No checkpoint
- * is pending. 0, or as step_run with error when the device failed.
+ * Between two steps: copies the state of the training and starts to write it. No checkpoint may be
+ * pending. 0, or as step_run with error if the device failed.
  */
 int saver_save(struct saver *s, char *error, size_t error_bytes);
 
-/* A checkpoint is being written by some rank. The same on all ranks. */
+/* Whether some rank is writing a checkpoint. The same on all ranks. */
 bool saver_pending(const struct saver *s);
 
 /*
- * On all ranks together, while one is pending: whether all have written their shards, and then it
- * is no longer pending. Waits for the ranks, not for the disk. 0, or -EPIPE: a peer is lost.
+ * On all ranks together, while one is pending: checks whether all have written their shards; then
+ * none is pending. Waits for the ranks, not for the disk. 0, or -EPIPE: a peer is lost.
  */
 int saver_poll(struct saver *s);
 
-/* Whether this rank's thread has nothing to do. */
+/* Whether this rank's thread is idle. */
 bool saver_idle(struct saver *s);
-/* Waits for that, so long at most. */
+/* Waits until it is idle, for at most this long. */
 void saver_wait(struct saver *s, int64_t ns);
 
-/* What became of them, once the thread is idle. Rank 0 knows; others have zeros. */
+/* The results of all checkpoints, once the thread is idle, on rank 0; zeros on other ranks. */
 struct saver_made {
 	int64_t written, lost, last, bytes, copy_ns, write_ns;
 };

@@ -58,7 +58,7 @@ struct collectives {
 	struct ucx_wire *wire;
 	struct ucx_exchange *exchange;
 	pthread_mutex_t wire_lock; /* who is inside wire or exchange */
-	bool told;                 /* the other ranks know of the failure; with wire_lock */
+	bool reported;             /* the other ranks know of the failure; with wire_lock */
 	pthread_mutex_t nccl_lock; /* of groups and their communicators */
 	bool aborted;
 	struct collectives_group *groups;
@@ -82,7 +82,7 @@ static int watch_wire(void *arg)
 	if (pthread_mutex_trylock(&c->wire_lock) == 0) {
 		status = ucx_wire_watch(c->wire);
 		if (status == -ECANCELED)
-			c->told = true;
+			c->reported = true;
 		pthread_mutex_unlock(&c->wire_lock);
 	}
 	return status;
@@ -135,10 +135,10 @@ static void give_up(struct collectives *c)
 {
 	bool locked = lock_soon(&c->wire_lock);
 
-	if (locked && !c->told)
+	if (locked && !c->reported)
 		ucx_wire_tell(c->wire);
 	if (locked) {
-		c->told = true;
+		c->reported = true;
 		pthread_mutex_unlock(&c->wire_lock);
 	}
 	/* a thread that sits inside NCCL comes out by the abort */
@@ -343,7 +343,7 @@ static int gather_host(struct collectives_group *g, void *out, const void *in, s
 	pthread_mutex_lock(&c->wire_lock);
 	if (ucx_wire_error(c->wire) == NULL) {
 		status = ucx_exchange_gather(c->exchange, &head, g->blocks, out, in, bytes);
-		c->told = c->told || status != 0;
+		c->reported = c->reported || status != 0;
 		g->gathers++;
 	}
 	pthread_mutex_unlock(&c->wire_lock);
@@ -429,12 +429,11 @@ int collectives_connect(struct collectives *c, const char *const *addresses, con
 	if (status == 0) {
 		status = start_watcher(c);
 		if (status != 0)
-			snprintf(error, error_bytes, "rank %d: no thread to watch peers with",
-				c->rank);
+			snprintf(error, error_bytes, "rank %d: no thread to watch peers", c->rank);
 	}
 	if (status != 0) {
 		ucx_wire_fail(c->wire, "%s", error);
-		if (!c->told)
+		if (!c->reported)
 			ucx_wire_tell(c->wire);
 	}
 	return status;

@@ -1,8 +1,9 @@
 /*
- * nccl_comm.h: making a communicator of NCCL, with an end to the wait for it.
+ * nccl_comm.h: creates a communicator of NCCL, with a deadline.
  *
- * NCCL's own non-blocking mode is not used: every later launch would go through a thread of NCCL's.
- * Instead a thread makes the communicator in blocking mode and the caller waits for that thread.
+ * NCCL's own non-blocking mode is not used, because every later launch would go through a thread of
+ * NCCL. Instead a thread creates the communicator in blocking mode and the caller waits for that
+ * thread.
  */
 #ifndef GPT2D_ENGINE_COMM_NCCL_COMM_H
 #define GPT2D_ENGINE_COMM_NCCL_COMM_H
@@ -24,10 +25,10 @@ struct nccl_comm_options {
 };
 
 /*
- * Every collective has been run once, with each type, when it returns: NCCL makes its connections
- * at the first use, which takes 330 ms, and its kernels are loaded then. 0, or with error: -ENOMEM,
- * -EAGAIN (no thread), -EIO (NCCL's or CUDA's reason), -ETIMEDOUT, or what watch said. After the
- * last two the thread may still be in NCCL, with ctx: only the end of the process ends it.
+ * When it returns, each collective has run once with each type: NCCL makes its connections at the
+ * first use, which takes 330 ms, and loads its kernels then. 0, or with error: -ENOMEM, -EAGAIN (no
+ * thread), -EIO (NCCL's or CUDA's reason), -ETIMEDOUT, or the result of watch. After the last two
+ * the thread may still be in NCCL, with ctx: only the end of the process ends it.
  */
 int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, char *error,
 	size_t error_bytes);

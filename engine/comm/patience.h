@@ -1,7 +1,7 @@
 /*
- * patience.h: waiting for a stream whose collectives may never end. After they have failed the
- * device is given some time to come to rest, since an abort ends them; should it not, the wait ends
- * all the same, so that the process can.
+ * patience.h: waits for a stream whose collectives may never end. After a failure the device gets
+ * some time to become idle, because an abort ends the collectives. If it does not, the wait ends
+ * anyway, so that the process can end.
  */
 #ifndef GPT2D_ENGINE_COMM_PATIENCE_H
 #define GPT2D_ENGINE_COMM_PATIENCE_H
@@ -15,14 +15,14 @@
 #define PATIENCE_NS (5 * CLOCK_S_NS)
 
 struct patience {
-	const struct collectives *collectives; /* NULL: there are none that could fail */
+	const struct collectives *collectives; /* NULL: there are no collectives */
 	int64_t timeout_ns;                    /* of the whole wait */
 	int64_t patience_ns;                   /* after a failure; PATIENCE_NS */
 };
 
 /*
- * As k_stream_sync and k_event_sync, and -EPIPE when collectives have failed and the device did not
- * come to rest. A wait that ends otherwise says nothing of collectives.
+ * As k_stream_sync and k_event_sync, and -EPIPE if collectives have failed and the device did not
+ * become idle. Other results say nothing about collectives.
  */
 int patience_stream(const struct patience *p, struct k_stream *s);
 int patience_event(const struct patience *p, struct k_event *e);

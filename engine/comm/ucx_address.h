@@ -2,9 +2,9 @@
  * ucx_address.h: the printable address of a rank, and the comparison of two.
  *
  * An address is base64 of lines "key value", an empty line, and UCX's own worker address. The lines
- * name the UCX version and the settings that two processes must share: differing ones corrupt
+ * have the UCX version and the settings that two processes must share. Different values corrupt
  * memory in UCX (UCX_PROTO_ENABLE, 1.13 and 1.18) instead of failing, so they are compared before
- * an endpoint is made.
+ * an endpoint is created.
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_ADDRESS_H
 #define GPT2D_ENGINE_COMM_UCX_ADDRESS_H
@@ -18,20 +18,20 @@ enum { UCX_ADDRESS_SETTINGS_MAX = 1024, UCX_ADDRESS_HOST_MAX = 96 };
 
 struct ucx_address {
 	int rank, world;
-	uint64_t nonce; /* drawn anew by every process, so that an earlier one's is recognised */
+	uint64_t nonce; /* random for each process, to recognise an earlier process */
 	int64_t pid;
-	char host[UCX_ADDRESS_HOST_MAX]; /* machine and process-id namespace that pid belongs to */
-	/* where it listens, for messages: "10.0.0.1%eth0"; "-": it has no interface for that */
+	char host[UCX_ADDRESS_HOST_MAX]; /* machine and pid namespace of pid */
+	/* its network address, for messages: "10.0.0.1%eth0"; "-": none */
 	char at[INTERFACE_ADDRESS_BYTES];
 	char settings[UCX_ADDRESS_SETTINGS_MAX]; /* "key value\n" each; equal among all ranks */
-	void *worker; /* UCX's address; owned by whoever fills or parses this */
+	void *worker; /* UCX's address; owned by the code that fills or parses this */
 	size_t worker_bytes;
 };
 
-/* Printable form, from malloc; NULL when there is no memory. */
+/* Printable form, from malloc; NULL without memory. */
 char *ucx_address_format(const struct ucx_address *a);
 
-/* 0, -ENOMEM, or -EINVAL for a text that is no address. out->worker is from malloc. */
+/* 0, -ENOMEM, or -EINVAL if the text is not an address. out->worker is from malloc. */
 int ucx_address_parse(const char *text, struct ucx_address *out);
 
 /*

@@ -36,7 +36,7 @@ static int parse_addresses(struct ucx_wire *w, const char *const *addresses, con
 
 		if (status != 0) {
 			snprintf(error, error_bytes,
-				"rank %d: the address of rank %d is not one: %s", w->rank, p,
+				"rank %d: the address of rank %d is invalid: %s", w->rank, p,
 				strerror(-status));
 			return status;
 		}
@@ -54,8 +54,8 @@ static int parse_addresses(struct ucx_wire *w, const char *const *addresses, con
 		}
 	}
 	if (w->peers[w->rank].address.nonce != w->own.nonce) {
-		snprintf(error, error_bytes,
-			"rank %d: the address given for it is of another process", w->rank);
+		snprintf(error, error_bytes, "rank %d: its address belongs to another process",
+			w->rank);
 		return -EINVAL;
 	}
 	return 0;
@@ -235,8 +235,8 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 		first = -EHOSTUNREACH;
 		if (lives)
 			snprintf(error, error_bytes,
-				"rank %d: no way to rank %d%s with UCX_TLS=%s: %s%s%s", w->rank, p,
-				ucx_wire_pair(w, p, pair), w->transports,
+				"rank %d: cannot reach rank %d%s with UCX_TLS=%s: %s%s%s", w->rank,
+				p, ucx_wire_pair(w, p, pair), w->transports,
 				w->ucx.status_string(status), proc < 0 ? "; " : "", why);
 		else
 			snprintf(error, error_bytes, "rank %d: rank %d: its process has ended",
@@ -265,7 +265,8 @@ int ucx_wire_connect(struct ucx_wire *w, const char *const *addresses, const int
 	int status;
 
 	if (w->connected || ucx_wire_error(w) != NULL) {
-		snprintf(error, error_bytes, "rank %d: connected already, or failed to", w->rank);
+		snprintf(error, error_bytes, "rank %d: already connected, or failed to connect",
+			w->rank);
 		return -EISCONN;
 	}
 	status = parse_addresses(w, addresses, nodes, error, error_bytes);

@@ -396,8 +396,8 @@ static void timed_out(struct ucx_exchange *x, int64_t timeout_ns)
 	for (int p = 0; p < x->args->head.world; p++) {
 		if (p == x->rank || !waits_to_send(x, p))
 			continue;
-		ucx_wire_fail(
-			x->wire, "rank %d: took no message for %g s in %s", p, seconds, name(x));
+		ucx_wire_fail(x->wire, "rank %d: accepted no message for %g s in %s", p, seconds,
+			name(x));
 		return;
 	}
 }

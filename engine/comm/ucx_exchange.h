@@ -1,12 +1,11 @@
 /*
- * ucx_exchange.h: the one pattern under every collective: each rank of a group sends a block to
- * each other rank and receives one from it, all at once.
+ * ucx_exchange.h: the communication pattern of all collectives: each rank of a group sends a block
+ * to each other rank and receives one from it, all at once.
  *
- * A block travels as a head (what collective this is, and the block itself when it is small) and
- * pieces. Pieces are received only once the head was found to speak of the same collective, so
- * ranks that disagree get an error and no byte of the caller's memory is touched. What comes in is
- * either put where it belongs or reduced in rank order through scratch memory, piece by piece, the
- * next ones in flight meanwhile.
+ * A block travels as a head (the identity of the collective, and the block itself if it is small)
+ * and pieces. Pieces are received only after the head matched, so ranks that disagree get an error
+ * and the caller's memory is not touched. Received data is either stored in place or reduced in
+ * rank order through scratch memory, piece by piece, while the next pieces are in flight.
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_EXCHANGE_H
 #define GPT2D_ENGINE_COMM_UCX_EXCHANGE_H
@@ -28,7 +27,7 @@ enum ucx_kind {
 	UCX_BARRIER,
 };
 
-/* What the ranks must agree on; compared whole, native byte order. */
+/* What the ranks must agree on; compared whole, in native byte order. */
 struct ucx_head {
 	uint64_t sequence; /* collectives of this group before this one */
 	int64_t n;         /* elements, or bytes for broadcast and gather_all */
@@ -44,16 +43,16 @@ struct ucx_head {
 struct ucx_block {
 	const void *send;
 	size_t send_bytes;
-	void *receive; /* not used when reducing */
+	void *receive; /* not used for a reduction */
 	size_t receive_bytes;
 };
 
 struct ucx_exchange_args {
 	struct ucx_head head;
-	const struct ucx_block *blocks; /* head.world; the own one is not looked at */
+	const struct ucx_block *blocks; /* head.world; the own one is not used */
 	/*
-	 * Reducing: every receive_bytes is reduce_bytes, and dst = src0 op src1 ... with own as
-	 * this rank's. dst may be own. NULL: not reducing.
+	 * For a reduction: every receive_bytes is reduce_bytes, and dst = src0 op src1 ... with own
+	 * as this rank's. dst may be own. NULL: no reduction.
 	 */
 	void *dst;
 	const void *own;
@@ -64,20 +63,20 @@ struct ucx_exchange;
 
 /* For groups of at most world ranks. 0 or -ENOMEM. */
 int ucx_exchange_create(struct ucx_wire *wire, int rank, int world, struct ucx_exchange **out);
-/* After ucx_wire_destroy, which may still end messages of it. Takes NULL. */
+/* After ucx_wire_destroy, which may still complete messages of it. Takes NULL. */
 void ucx_exchange_destroy(struct ucx_exchange *x);
 
-/* Bytes of an exchange of that many ranks. */
+/* Bytes of an exchange with this many ranks. */
 int64_t ucx_exchange_bytes(int world);
 
-/* The largest block that travels inside the head. */
+/* The largest block that fits into the head. */
 size_t ucx_exchange_inline_bytes(void);
 
-/* 0, or a negative errno: the wire has failed then. */
+/* 0, or a negative errno: then the wire has failed. */
 int ucx_exchange_run(struct ucx_exchange *x, const struct ucx_exchange_args *args);
 
 /*
- * The gather_all of every implementation: bytes of each rank to all, in rank order. head says
+ * The gather_all of every implementation: bytes of each rank to all, in rank order. head has
  * sequence and world; blocks: room for head->world.
  */
 int ucx_exchange_gather(struct ucx_exchange *x, const struct ucx_head *head,

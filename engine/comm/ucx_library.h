@@ -1,10 +1,10 @@
 /*
- * ucx_library.h: UCX, loaded when ranks are to talk and not before.
+ * ucx_library.h: loads UCX when ranks need it.
  *
- * Not linked, for UCX acts as soon as it is loaded, on settings of the environment alone: it sends
- * its log to stdout, catches SIGSEGV, and tests its memory hooks with System V segments that stay
- * behind when the process is killed at that moment. So the environment is set first, and a world of
- * one loads nothing.
+ * UCX is not linked, because it acts as soon as it is loaded, controlled only by environment
+ * variables: it logs to stdout, catches SIGSEGV, and tests its memory hooks with System V segments
+ * that remain if the process is killed at that moment. So the environment is set first, and a
+ * single rank loads nothing.
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_LIBRARY_H
 #define GPT2D_ENGINE_COMM_UCX_LIBRARY_H
@@ -12,7 +12,7 @@
 #include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 
-/* UCX's functions under their own names, less the prefix ucp_ or ucs_. */
+/* UCX's functions under their own names, without the prefix ucp_ or ucs_. */
 struct ucx_library {
 	__typeof__(ucp_get_version_string) *get_version_string;
 	__typeof__(ucp_config_read) *config_read;
@@ -41,9 +41,9 @@ struct ucx_library {
 };
 
 /*
- * Load it, for the rest of the process. 0, or -ELIBACC, or -ENOMEM; the reason is on stderr. Sets,
- * before: UCX_LOG_FILE=stderr, unless it is given and not stdout; UCX_HANDLE_ERRORS=none, unless
- * given: signals are not UCX's; UCX_MEM_EVENTS=n.
+ * Loads it, for the rest of the process. 0, or -ELIBACC, or -ENOMEM; the reason is on stderr. First
+ * sets UCX_LOG_FILE=stderr, unless it is set and not stdout; UCX_HANDLE_ERRORS=none, unless set:
+ * UCX must not handle signals; UCX_MEM_EVENTS=n.
  */
 int ucx_library_open(struct ucx_library *out);
 

@@ -1,6 +1,6 @@
 /*
- * ucx_operation.h: one collective over UCX on this rank: what it sends to and receives from each
- * other rank of its group, as exchanges.
+ * ucx_operation.h: one collective over UCX on this rank, as exchanges with each other rank of its
+ * group.
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_OPERATION_H
 #define GPT2D_ENGINE_COMM_UCX_OPERATION_H
@@ -15,7 +15,7 @@ struct ucx_operation {
 	int root;       /* broadcast only */
 	enum ucx_sum_type type;
 	enum collectives_op op;
-	bool elements; /* of the compute type: the plan's, not the engine's own few numbers */
+	bool elements; /* of the compute type: the plan's, not the engine's internal numbers */
 	uint64_t sequence;
 	/* its group */
 	int rank, world;
@@ -24,8 +24,8 @@ struct ucx_operation {
 };
 
 /*
- * Runs it; bytes that this rank has sent are added to *sent. 0, or a negative errno: the wire has
- * failed then.
+ * Runs it, and adds the bytes that this rank has sent to *sent. 0, or a negative errno: then the
+ * wire has failed.
  */
 int ucx_operation_run(const struct ucx_operation *o, int64_t *sent);
 

@@ -1,7 +1,6 @@
 /*
- * ucx_private.h: the inside of struct ucx_wire, for the three files that work on it:
- * ucx_worker.c (context, worker, end), ucx_connect.c (endpoints, bootstrap) and ucx_progress.c
- * (messages).
+ * ucx_private.h: the inside of struct ucx_wire, for its three files: ucx_worker.c (context, worker,
+ * end), ucx_connect.c (endpoints, bootstrap) and ucx_progress.c (messages).
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_PRIVATE_H
 #define GPT2D_ENGINE_COMM_UCX_PRIVATE_H
@@ -33,11 +32,11 @@ struct ucx_peer {
 	struct ucx_wire *wire;
 	int rank;
 	bool remote;     /* on another node */
-	bool reported;   /* by UCX, when it ends: UCP_ERR_HANDLING_MODE_PEER */
-	int64_t lost_ns; /* 0: lives as far as is known */
+	bool reported;   /* UCX reports the end of this endpoint: UCP_ERR_HANDLING_MODE_PEER */
+	int64_t lost_ns; /* 0: alive as far as is known */
 	char lost_why[256];
 	struct ucx_address address;
-	/* messages and what they carry live as long as the worker, which may end them last */
+	/* messages and their data live as long as the worker, which may complete them last */
 	struct ucx_hello hello_out, hello_in;
 	struct ucx_message hello[2]; /* sent, received */
 	struct ucx_message tell;
@@ -49,7 +48,7 @@ struct ucx_wire {
 	const char *interface; /* NULL: all ranks are on this node */
 	ucp_context_h context;
 	ucp_worker_h worker;
-	bool connected;     /* said hello to and heard it from every peer */
+	bool connected;     /* exchanged hello with every peer */
 	bool shares_memory; /* with peers on this node */
 	bool uses_network;  /* some endpoints are in mode PEER */
 	struct ucx_shm shm;
@@ -60,11 +59,11 @@ struct ucx_wire {
 	char transports[64];
 	struct ucx_peer *peers; /* world */
 	struct pollfd *polled;  /* world pidfds (-1: not watched), then the worker's descriptor */
-	char told[UCX_WIRE_ERROR_MAX];
+	char failure_report[UCX_WIRE_ERROR_MAX];
 	struct ucx_message hear;
 	char heard[UCX_WIRE_ERROR_MAX];
-	/* waiting */
-	uint64_t completions, seen; /* messages done; those known when moved_ns was set */
+	/* number of waiting threads */
+	uint64_t completions, seen; /* completed messages; their number when moved_ns was set */
 	int64_t moved_ns;
 	unsigned idle, turns;
 	pthread_mutex_t error_lock;
@@ -76,6 +75,7 @@ void ucx_wire_listen(struct ucx_wire *w);
 /* " (10.0.0.1%eth0 -> 10.0.0.2%eth0)" for a peer on another node, "" for one on this node. */
 enum { UCX_PAIR_BYTES = 2 * INTERFACE_ADDRESS_BYTES + 8 };
 const char *ucx_wire_pair(const struct ucx_wire *w, int peer, char out[UCX_PAIR_BYTES]);
-void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns); /* what was sent, until end_ns at most */
+/* flushes sent messages, until end_ns at most */
+void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns);
 
 #endif

@@ -155,11 +155,12 @@ void ucx_wire_tell(struct ucx_wire *w)
 	int64_t end_ns = clock_mono_ns() + tell_ns;
 
 	assert(error != NULL);
-	snprintf(w->told, sizeof w->told, "%s (reported by rank %d)", error, w->rank);
+	snprintf(w->failure_report, sizeof w->failure_report, "%s (reported by rank %d)", error,
+		w->rank);
 	for (int p = 0; p < w->world; p++)
 		if (w->peers[p].ep != NULL && w->peers[p].lost_ns == 0)
-			ucx_wire_send(w, p, UCX_WIRE_TAG_FAILURE, w->told, sizeof w->told,
-				&w->peers[p].tell);
+			ucx_wire_send(w, p, UCX_WIRE_TAG_FAILURE, w->failure_report,
+				sizeof w->failure_report, &w->peers[p].tell);
 	while (telling(w) && clock_mono_ns() < end_ns)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();

@@ -130,7 +130,7 @@ static int set_environment(struct ucx_wire *w, char *why, size_t why_bytes)
 		return -ENOMEM;
 	status = ucx_shm_enter(&w->shm);
 	if (status != 0)
-		snprintf(why, why_bytes, "%s: no directory to share memory in can be made: %s",
+		snprintf(why, why_bytes, "%s: cannot create a directory for shared memory: %s",
 			w->shm.path, strerror(-status));
 	return status;
 }

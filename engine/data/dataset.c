@@ -607,7 +607,7 @@ int dataset_identity_check(
 	describe_file(&then, was, sizeof(was));
 	describe_file(&now, is, sizeof(is));
 	snprintf(error, error_bytes,
-		"%s: not the file that the run's first segments trained on: %s then; %s now;"
+		"%s: not the file of the run's first segments: %s then; %s now;"
 		" leave it alone until the run has ended, and submit the run again",
 		d->path, was, is);
 	return -ESTALE;

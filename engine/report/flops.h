@@ -12,13 +12,12 @@
 /* Of one optimizer step on all ranks. */
 struct flops {
 	double model;    /* that the training requires */
-	double hardware; /* with the blocks that activation checkpointing "full" computes twice */
+	double hardware; /* with the recomputation of activation checkpointing "full" */
 };
 void flops_count(const struct spec_config *config, int64_t vocab_padded, struct flops *out);
 
 /*
- * TFLOP/s of a card by its name, dense and in 16 bits, as NVIDIA's data sheets state them; 0: not
- * in the table.
+ * TFLOP/s of a card by its name, dense and in 16 bits, from NVIDIA's data sheets; 0: unknown card.
  */
 double flops_peak(const char *device);
 

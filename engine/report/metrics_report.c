@@ -467,7 +467,8 @@ static json_t *pack_notes(void)
 		"step_time_mean_sec",
 		"Elapsed time of the measured steps over their number. p50 and p95 are of the "
 		"slowest rank in each step, by nearest rank; p95 is null under 20 steps.",
-		"epochs", "One entry for the segment's fixed work, whatever share of an epoch.");
+		"epochs",
+		"One entry for the segment's fixed work, whatever part of an epoch it is.");
 }
 
 static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_summary *sum)

@@ -1,7 +1,4 @@
-/*
- * metrics_report.h: training_metrics.json and the summary of a segment, as JSON values. Reads what
- * metrics.h is given; writes nothing.
- */
+/* metrics_report.h: training_metrics.json and the summary of a segment, as JSON values. No I/O. */
 #ifndef GPT2D_ENGINE_REPORT_METRICS_REPORT_H
 #define GPT2D_ENGINE_REPORT_METRICS_REPORT_H
 
@@ -17,7 +14,7 @@
 
 struct metrics_log;
 
-/* ---- what is known of a segment; all pointers are borrowed for the call ---- */
+/* ---- facts about a segment; all pointers are borrowed for the call ---- */
 
 /* The sizes of plan.h. */
 struct metrics_plan {
@@ -28,25 +25,26 @@ struct metrics_traffic {
 	int64_t reduce_scatter, all_gather, all_reduce, other;
 };
 
-/* What carried the tensors; empty: not known. */
+/* The transport of tensors; empty: not known. */
 struct metrics_network {
 	const char *name, *devices, *paths;
 	int gpu_direct; /* 1, 0, -1: no network, or not known */
 };
 
-/* What became of a segment's checkpoints. */
+/* The results of a segment's checkpoints. */
 struct metrics_checkpoints {
 	int64_t written, lost;
-	int64_t last;     /* steps of the last one that was written */
-	int64_t bytes;    /* of one: all shards */
-	int64_t copy_ns;  /* of all: training stood still while rank 0 copied its shard */
-	int64_t wait_ns;  /* of all: it stood still for the one before, or for the last one */
-	int64_t write_ns; /* of all: from the copy to the manifest */
+	int64_t last;    /* steps of the last one that was written */
+	int64_t bytes;   /* of one: all shards */
+	int64_t copy_ns; /* in total: training waited while rank 0 copied its shard */
+	/* in total: training waited for the previous checkpoint, or for the last one */
+	int64_t wait_ns;
+	int64_t write_ns; /* in total: from the copy to the manifest */
 };
 
 struct metrics_segment {
 	const char *dir;  /* exists */
-	const char *run;  /* the run's id as gpt2d prints it */
+	const char *run;  /* the run's ID as gpt2d prints it */
 	const char *name; /* the run's name */
 	const char *arm;
 	int64_t segment, segments, block, position, attempt;
@@ -59,20 +57,20 @@ struct metrics_segment {
 	int world;
 	int64_t model_params;
 	struct metrics_plan plan;
-	int64_t activations_bytes, logits_bytes; /* the first without the logits */
+	int64_t activations_bytes, logits_bytes; /* the first one without the logits */
 	const struct measure *measure;           /* merged, at least one measured step */
 	int64_t elem_bytes;                      /* of the compute type */
 	int64_t device_bytes;                    /* of all of rank 0's buffers */
 	int64_t train_sequences, val_sequences;  /* of the data; val 0: none */
 
 	const struct k_device_info *device;
-	const char *collectives;        /* collectives_library(); NULL in a world of one */
-	struct metrics_network network; /* in a world of more than one */
-	const char *tuning_sha256;      /* of the choices of algorithms; NULL: none are made */
-	/* by rank 0 in this segment's training steps: elements planned for one step, bytes sent */
+	const char *collectives;        /* collectives_library(); NULL with one rank */
+	struct metrics_network network; /* with more than one rank */
+	const char *tuning_sha256;      /* of the choices of algorithms; NULL: none */
+	/* on rank 0 in this segment's training steps: planned elements of one step, sent bytes */
 	struct metrics_traffic planned_elems, sent_bytes;
 	const struct metrics_host_rank *ranks; /* world of them */
-	/* their GPUs' samples, gpus_room apart; NULL: none has any, there is no gpu_log.csv */
+	/* samples of their GPUs, gpus_room apart; NULL: none, and no gpu_log.csv */
 	const struct gpu_log_sample *gpus;
 	size_t gpus_room;
 	int threads; /* that compute, per rank */
@@ -82,7 +80,7 @@ struct metrics_segment {
 	double peak_tflops; /* of a device; 0: as its card has it */
 
 	const struct metrics_checkpoints *checkpoints; /* NULL: the segment wrote none */
-	bool validated;                                /* val_loss was asked for */
+	bool validated;                                /* the spec requests val_loss */
 	double val_loss;
 	int64_t init_ns;   /* parameters from the seed */
 	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none */
@@ -95,7 +93,7 @@ struct metrics_segment {
 	const char *partial_reason; /* "code: text"; may be empty or NULL */
 };
 
-/* The files that were written, for segment.artifact and the summary. */
+/* The written files, for segment.artifact and the summary. */
 enum { METRICS_FILES = 9 };
 struct metrics_file {
 	const char *name;
@@ -106,9 +104,9 @@ struct metrics_files {
 	struct metrics_file file[METRICS_FILES];
 };
 
-/* More steps than this are not listed one by one; a "..._note" says so. */
+/* More steps than this are not listed individually; a "..._note" says so. */
 enum { METRICS_REPORT_STEPS_MAX = 100000 };
-/* Values that are not finite: the first so many are listed. */
+/* Maximum number of listed values that are not finite. */
 enum { METRICS_REPORT_NONFINITE_MAX = 1000 };
 
 /* Either is a new reference. utc_ns: now. */

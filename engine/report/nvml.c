@@ -155,13 +155,13 @@ int nvml_open(
 		goto fail;
 	status = n->f.init();
 	if (status != SUCCESS) {
-		snprintf(error, error_bytes, "nvml: it does not start: code %d", status);
+		snprintf(error, error_bytes, "nvml: initialisation failed: code %d", status);
 		rc = -EIO;
 		goto fail;
 	}
 	status = n->f.device_by_pci(pci, &n->handle);
 	if (status != SUCCESS) {
-		snprintf(error, error_bytes, "nvml: it has no device %s: code %d", pci, status);
+		snprintf(error, error_bytes, "nvml: no device %s: code %d", pci, status);
 		n->f.shutdown();
 		rc = -ENODEV;
 		goto fail;

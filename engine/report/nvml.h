@@ -1,7 +1,7 @@
 /*
- * nvml.h: what the driver says of one GPU, by NVIDIA's management library, which is loaded at run
- * time: no header of it and no GPU is needed to build. Names and values follow NVML's API reference
- * (nvml.h of CUDA 13).
+ * nvml.h: the state of one GPU, from NVIDIA's management library, which is loaded at run time: the
+ * build needs no header of it and no GPU. Names and values follow NVML's API reference (nvml.h of
+ * CUDA 13).
  */
 #ifndef GPT2D_ENGINE_REPORT_NVML_H
 #define GPT2D_ENGINE_REPORT_NVML_H
@@ -14,23 +14,23 @@ struct nvml; /* the library and one device of it */
 enum { NVML_TEXT_BYTES = 96 };
 struct nvml_device {
 	char name[NVML_TEXT_BYTES], uuid[NVML_TEXT_BYTES], driver[NVML_TEXT_BYTES];
-	int64_t index; /* among the machine's GPUs, as nvidia-smi counts them; -1: not known */
+	int64_t index; /* index among the machine's GPUs, as in nvidia-smi; -1: not known */
 };
 
-/* -1: this GPU or driver does not say. */
+/* -1: this GPU or driver does not report it. */
 struct nvml_sample {
 	int64_t sm_mhz, memory_mhz;
 	int64_t throttle; /* reasons, bits; idle is one of them */
 	int64_t temperature_c;
 	int64_t power_mw;
 	int64_t gpu_percent, memory_percent; /* of the time in which either was busy */
-	int64_t used_bytes, total_bytes;     /* used: as nvidia-smi, where the driver can tell it */
+	int64_t used_bytes, total_bytes;     /* used: as in nvidia-smi, if the driver reports it */
 	/*
-	 * Processes that compute on it beside this one and its siblings (children of one parent);
-	 * not known where this process itself is not in the list, as in a container.
+	 * Processes that compute on it except this one and its siblings (children of one parent);
+	 * not known if this process itself is not in the list, as in a container.
 	 */
 	int64_t others;
-	int64_t other_pid, other_bytes; /* of them that with most memory; -1: not known */
+	int64_t other_pid, other_bytes; /* the one of them with most memory; -1: not known */
 };
 
 /*

@@ -1,12 +1,12 @@
 /*
- * activations.h: where the activations of a micro-batch lie in the one buffer that holds them, and
- * how large it is: pure functions of the shape, so that a run is planned with the bytes it will
- * take. What the buffer keeps for backward is the spec's activation_checkpointing:
- *   none       all that backward reads, of every block
- *   selective  the same without the outputs of LayerNorm and GELU: one buffer for all norms and one
+ * activations.h: where the activations of a micro-batch lie in their one buffer, and its size: pure
+ * functions of the shape, so that the plan of a run has the real bytes. activation_checkpointing of
+ * the spec decides what the buffer keeps for backward:
+ *   none all that backward reads, of every block
+ *   selective the same without the outputs of LayerNorm and GELU: one buffer for all norms and one
  *              for GELU, which the blocks use in turn
- *   full       of each block its input; the rest of one block, which the blocks use in turn
- * Each takes less than the one before it; full takes what selective does when there is one block.
+ *   full of each block its input; the rest of one block, which the blocks use in turn
+ * Each takes less than the one before it; with a single block full takes as much as selective.
  */
 #ifndef GPT2D_ENGINE_TRAIN_ACTIVATIONS_H
 #define GPT2D_ENGINE_TRAIN_ACTIVATIONS_H
@@ -30,8 +30,8 @@ struct activations_tensor {
 };
 
 /*
- * Where a block's gradients lie, for as long as the gradients of parameters are taken from them;
- * blocks use two such sets in turn.
+ * Where a block's gradients lie while the gradients of parameters are computed from them; blocks
+ * use two such sets in turn.
  */
 struct activations_gradients {
 	int64_t wide;         /* (R,4C) of what GELU reads */
@@ -56,12 +56,12 @@ struct activations {
 	int64_t d_narrow;   /* (R,C) */
 	int64_t d_wide;     /* (R,4C) */
 	/*
-	 * apart: the sets lie where the logits were and share nothing; else, when those are too
+	 * separate: the sets use the memory of the logits and share nothing; else, if it is too
 	 * small, all are d_wide and d_residual
 	 */
 	bool apart;
 	struct activations_gradients gradients[2];
-	int64_t token_order; /* (2 R) int32, behind them; only when apart */
+	int64_t token_order; /* (2 R) int32, after them; only if separate */
 	int64_t total_bytes;
 };
 

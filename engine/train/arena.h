@@ -1,7 +1,7 @@
 /*
- * arena.h: where each parameter tensor lies in the flat arena that params, grads, master, m and v
- * share. Offsets grow in the order in which backward completes gradients: [head,] final norm, last
- * block ... first block, position embedding, token embedding (tied: it is also the head and
+ * arena.h: the position of each parameter tensor in the flat arena that params, grads, master, m
+ * and v share. Offsets grow in the order in which backward completes gradients: [head,] final norm,
+ * last block ... first block, position embedding, token embedding (tied: it is also the head and
  * completes last). Pure.
  */
 #ifndef GPT2D_ENGINE_TRAIN_ARENA_H
@@ -50,7 +50,7 @@ struct arena {
 	int64_t n_entries;
 	struct arena_entry *entries; /* arena order */
 	int64_t param_elems;  /* with all padding; not yet rounded to world * align (plan.h) */
-	int64_t model_params; /* what the literature counts: real vocabulary, no padding */
+	int64_t model_params; /* as counted in the literature: real vocabulary, no padding */
 };
 
 int64_t arena_vocab_padded(int64_t vocab); /* rounded up to 128 */
@@ -58,7 +58,7 @@ void arena_init(struct arena *a, const struct spec_model *model);
 void arena_finish(struct arena *a);
 const struct arena_entry *arena_find(
 	const struct arena *a, enum arena_tensor tensor, int64_t layer);
-const char *arena_tensor_name(enum arena_tensor tensor); /* "ln_1.weight", as GPT-2's own names */
+const char *arena_tensor_name(enum arena_tensor tensor); /* "ln_1.weight", GPT-2's own names */
 
 /*
  * Elements [0, n) of the arena whose gradients are final once backward has finished with layer

@@ -10,7 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Beyond it a gradient of 1 overflows fp16 many times over. A larger first scale can only fall. */
+/*
+ * Beyond it a gradient of 1 overflows fp16 many times over. A larger first scale can only decrease.
+ */
 #define LOSS_SCALE_MAX 0x1p24
 
 struct loss_scale {

@@ -1,13 +1,13 @@
 /*
- * model.h: GPT-2 forward and backward on the operations of kernels.h. Pre-norm blocks, learned
- * positions, q|k|v in one matrix, linear weights (out, in). Dropout, where the spec asks for it,
- * acts in the places of GPT-2: embedding sum, attention weights, and the outputs of both
- * projections that join the residual.
+ * model.h: GPT-2 forward and backward with the operations of kernels.h. Pre-norm blocks, learned
+ * positions, q|k|v in one matrix, linear weights (out, in). Dropout, if the spec has it, acts in
+ * the places of GPT-2: embedding sum, attention weights, and the outputs of both projections that
+ * join the residual.
  *
  * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer
- * (activations.h). What that does not keep, backward computes anew, with the operations, shapes and
- * random numbers of forward, so that gradients have the same bits whatever is kept. Everything is
- * launched on the stream given or a branch of it, and nothing is waited for.
+ * (activations.h). Backward recomputes what the buffer does not keep, with the operations, shapes
+ * and random numbers of forward, so gradients have the same bits with every setting. Everything is
+ * launched on the given stream or a branch of it, and the model never waits.
  */
 #ifndef GPT2D_ENGINE_TRAIN_MODEL_H
 #define GPT2D_ENGINE_TRAIN_MODEL_H
@@ -20,11 +20,11 @@
 #include "proto/spec/spec.h"
 
 /*
- * What others hang on to a pass. need: elements [first, first + n) of the parameter arena are about
- * to be read (called before each part of forward). done: elements [0, complete) of the gradient
- * arena are final once `on` has come so far (called after each part of backward). last: so are the
- * embeddings' [first, all of it), though some before them may not be (called before the last done).
- * Each may be NULL.
+ * Hooks into a pass. need: elements [first, first + n) of the parameter arena will be read next
+ * (called before each part of forward). done: elements [0, complete) of the gradient arena are
+ * final once `on` has reached this point (called after each part of backward). last: so are the
+ * embeddings' [first, all of it), although some before them may not be (called before the last
+ * done). Each may be NULL.
  */
 struct model_hooks {
 	void *arg;
@@ -39,8 +39,8 @@ struct model {
 	const struct arena *arena;
 	const struct spec_model *spec;
 	enum spec_recompute recompute;
-	int64_t B, T; /* with B 1, T may be set to less than the shape's */
-	void *params, *grads; /* arenas, compute type; grads may be NULL where no backward is run */
+	int64_t B, T;         /* with B 1, T may be set to less than the shape's */
+	void *params, *grads; /* arenas, compute type; grads may be NULL if backward is not run */
 	char *acts;
 	struct activations layout;
 };
@@ -56,8 +56,8 @@ void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
 
 /*
  * One pass over (B,T) tokens. A pass with dropout takes its random numbers from seed and from the
- * number of the batch's first sample in the whole run, so that no two passes of a run share them:
- * that is `first_sample`, plus what *dropout_from stands for.
+ * number of the batch's first sample in the whole run, so no two passes of a run share them:
+ * `first_sample`, plus the number in *dropout_from.
  */
 struct model_pass {
 	const int32_t *tokens; /* (B,T) device */
@@ -67,8 +67,8 @@ struct model_pass {
 	const uint64_t *dropout_from; /* device, model_dropout_from() of a sample; NULL: of 0 */
 	bool first; /* of a step's: backward follows model_begin_gradients() */
 	/*
-	 * Without backward, B 1, T 1, and qkv apart for each block: so many tokens stand before
-	 * this one, whose keys and values earlier passes left in qkv.
+	 * Without backward, B 1, T 1, and a separate qkv for each block: the number of tokens
+	 * before this one, whose keys and values earlier passes left in qkv.
 	 */
 	int64_t past;
 };
@@ -78,24 +78,24 @@ uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample);
 void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
 
 /*
- * The same, but the logits (Vp) of this row (of B*T) alone, which are returned. The padded columns
- * take no part.
+ * The same, but only the logits (Vp) of this row (of B*T), which are returned. The padded columns
+ * are excluded.
  */
 const void *model_forward_row(struct model *m, const struct model_pass *pass, int64_t row);
 
-/* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits as they are. */
+/* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits unchanged. */
 void model_loss(
 	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
 
 /*
- * Zeroes those gradients that the first pass adds to, on a stream that backward comes behind; the
- * weights of linear layers it overwrites. What lies between and behind the tensors stays as it is.
+ * Zeroes the gradients that the first pass adds to, on a stream that backward waits for; the pass
+ * overwrites the weights of linear layers. Padding between and after the tensors is unchanged.
  */
 void model_begin_gradients(struct model *m, struct k_stream *on);
 
 /*
- * grads +=, from what model_loss left in place of the logits; the pass is the one that forward ran
- * last.
+ * grads +=, from model_loss's result in place of the logits; the pass must be the last one of
+ * forward.
  */
 void model_backward(
 	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);

@@ -1,11 +1,12 @@
 /*
  * optimizer.h: AdamW (Loshchilov & Hutter, 2019) over the ranges of the arena that this rank owns,
- * the global gradient norm and clipping before it, and the initial parameters.
+ * after the global gradient norm and clipping, and the initial parameters.
  *
- * Initial values are those of GPT-2 as nanoGPT and llm.c draw them: matrices, both embeddings
- * included, from a normal distribution of deviation 0.02; the two projections that join the
- * residual 0.02/sqrt(2 n_layer); norm weights 1; biases and padded vocabulary rows 0. A value
- * depends on the seed and its place in its tensor alone, so every world starts from the same model.
+ * Initial values are those of GPT-2 as in nanoGPT and llm.c: matrices, both embeddings included,
+ * from a normal distribution of deviation 0.02; the two projections that join the residual
+ * 0.02/sqrt(2 n_layer); norm weights 1; biases and padded vocabulary rows 0. A value depends only
+ * on the seed and its place in its tensor, so training starts from the same model with any number
+ * of ranks.
  */
 #ifndef GPT2D_ENGINE_TRAIN_OPTIMIZER_H
 #define GPT2D_ENGINE_TRAIN_OPTIMIZER_H
@@ -18,15 +19,15 @@
 #include "kernels/kernels.h"
 #include "proto/spec/spec.h"
 
-/* Device memory behind an optimizer. m and v: zero_owned_elems() each, compact. */
+/* Device memory of an optimizer. m and v: zero_owned_elems() each, compact. */
 struct optimizer_buffers {
 	void *params, *grads; /* arenas, compute type */
-	k_real *master;       /* params itself when that is fp32, else laid out like m and v */
+	k_real *master;       /* params itself if that is fp32, else laid out like m and v */
 	k_real *m, *v;
 	void *small; /* optimizer_small_bytes() */
-	/* used by optimizer_reset and optimizer_put alone, and only where master is not params */
+	/* only for optimizer_reset and optimizer_put, and only if master is not params */
 	k_real *scratch;
-	int64_t scratch_elems; /* > 0; fewer take more launches */
+	int64_t scratch_elems; /* > 0; fewer elements take more launches */
 };
 
 struct optimizer {
@@ -41,8 +42,8 @@ struct optimizer {
 	int64_t scratch_elems;
 	struct k_step_state *state; /* device */
 	struct k_exact_sum *sum;    /* device */
-	int64_t summed; /* gradients [0, summed) are in *sum; -1: none, and *sum is to be made 0 */
-	int64_t summed_from; /* those from here to the end as well */
+	int64_t summed; /* gradients [0, summed) are in *sum; -1: none, and *sum must be set to 0 */
+	int64_t summed_from; /* also those from here to the end */
 };
 
 int64_t optimizer_small_bytes(const struct arena *arena, const struct plan *plan, int64_t stage);
@@ -53,7 +54,7 @@ struct optimizer_options {
 	const struct spec_config *config;
 	const struct arena *arena;
 	const struct plan *plan; /* outlives the optimizer */
-	int rank;                /* among those that own slices */
+	int rank;                /* number of ranks that own slices */
 };
 /* 0 or -ENOMEM. */
 int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
@@ -64,21 +65,20 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
 	uint64_t seed);
 
 /*
- * Elements [first, first + n) of the parameter arena become values (host): in the compute type, and
- * of what this rank owns in fp32. Waits until it is so: 0, or a negative errno as k_stream_sync.
+ * Sets elements [first, first + n) of the parameter arena to values (host): in the compute type,
+ * and in fp32 for the owned ones. Waits until it is done: 0, or a negative errno as k_stream_sync.
  */
 int optimizer_put(struct optimizer *o, int64_t first, const k_real *values, int64_t n);
 
 /*
- * Hooks of model.h for the last backward of a world of one: squares of gradients are summed as
- * these complete, beside backward. The sum is exact: when it is taken does not change it.
+ * Hooks of model.h for the last backward with one rank: sums the squares of gradients as they
+ * complete, during backward. The sum is exact, so its order does not matter.
  */
 struct model_hooks optimizer_backward_hooks(struct optimizer *o);
 
 /*
- * All operations of optimizer_norm and optimizer_update but what ranks do together, on whatever
- * gradients there are. state (host, outlives them): its lr is 0, so parameters stay; moments do
- * not.
+ * Runs all operations of optimizer_norm and optimizer_update except collectives, on any gradients.
+ * state (host, outlives them): its lr is 0, so parameters stay; moments change.
  */
 void optimizer_try(struct optimizer *o, const struct k_step_state *state);
 
@@ -86,7 +86,8 @@ void optimizer_try(struct optimizer *o, const struct k_step_state *state);
 void optimizer_norm(struct optimizer *o, struct zero *zero);
 
 /*
- * Norm and clipping factor into the state, then the update; nothing when a gradient is not finite.
+ * Writes norm and clipping factor into the state, then updates; no update if a gradient is not
+ * finite.
  */
 void optimizer_update(struct optimizer *o);
 

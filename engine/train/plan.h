@@ -1,12 +1,12 @@
 /*
- * plan.h: which range of the gradient arena travels when, and which rank owns what. Pure functions
- * of (arena size, world, bucket sizes): no memory is touched, every case can be tested.
+ * plan.h: which range of the gradient arena is sent when, and which rank owns what. Pure functions
+ * of (arena size, world, bucket sizes).
  *
  * The arena is laid out in the order in which backward completes gradients (arena.h), so bucket 0
  * is complete first. A bucket is a range of the arena; boundaries ignore tensor boundaries. Its
- * size is the asked one rounded up to world * PLAN_ALIGN_ELEMS, the last one takes what is left;
- * asking for more than the arena gives one bucket, the arena. Rank r owns slice r (of world equal
- * slices) of every reduce bucket.
+ * size is the requested one rounded up to world * PLAN_ALIGN_ELEMS, and the last bucket has the
+ * rest; a request of more than the arena gives one bucket, the arena. Rank r owns slice r (of world
+ * equal slices) of every reduce bucket.
  */
 #ifndef GPT2D_ENGINE_TRAIN_PLAN_H
 #define GPT2D_ENGINE_TRAIN_PLAN_H
@@ -35,10 +35,10 @@ struct plan {
 int64_t plan_smallest_bucket_elems(int64_t param_elems, int world);
 
 /*
- * 0, or -EINVAL with error naming the asked and the smallest allowed size: more than
+ * 0, or -EINVAL with error naming the requested and the smallest allowed size: more than
  * PLAN_BUCKETS_MAX buckets, or an all-gather bucket that, rounded up like the reduce bucket, is
- * smaller than it. An all-gather bucket is then rounded up to whole reduce buckets and travels as
- * one group of in-place all-gathers, one for each.
+ * smaller than the reduce bucket. An all-gather bucket is then rounded up to whole reduce buckets
+ * and sent as one group of in-place all-gathers, one for each.
  */
 int plan_make(struct plan *out, int64_t param_elems, int world, int64_t reduce_bucket_elems,
 	int64_t gather_bucket_elems, char *error, size_t error_bytes);
@@ -52,8 +52,8 @@ struct k_range plan_owned_slice(const struct plan *p, int64_t i, int rank);
 int64_t plan_owned_elems(const struct plan *p, int rank);
 
 /*
- * How many reduce buckets are complete once elements [0, complete) of the arena are; the padding
- * behind the last parameter is complete with it.
+ * Number of reduce buckets that are complete once elements [0, complete) of the arena are; the
+ * padding after the last parameter completes with it.
  */
 int64_t plan_complete_buckets(const struct plan *p, int64_t complete);
 

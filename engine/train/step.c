@@ -107,7 +107,7 @@ int step_failure(const struct step *s, int rc, char *error, size_t error_bytes)
 		return -ENOTRECOVERABLE;
 	}
 	if (rc == -ETIMEDOUT)
-		snprintf(error, error_bytes, "device: it has not finished for %g s",
+		snprintf(error, error_bytes, "device: not finished for %g s",
 			(double)s->timeout_ns * 1e-9);
 	else if (rc)
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));

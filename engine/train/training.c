@@ -80,7 +80,7 @@ static int plan_kernels(struct k_context *ctx, int threads, const struct spec_co
 	if (rc) {
 		why = k_context_error(ctx);
 		snprintf(error, error_bytes,
-			"memory: the device does not tell what kernels take: %s",
+			"memory: the device does not report the memory of kernels: %s",
 			why ? why : strerror(-rc));
 	}
 	return rc;

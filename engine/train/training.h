@@ -1,7 +1,7 @@
 /*
- * training.h: all that trains one configuration on one rank, put together out of what the engine
+ * training.h: everything that trains one configuration on one rank, built from what the engine
  * keeps warm: plan, model, optimizer, batch and step. Several configurations can be prepared on one
- * warm engine only one after another: they share its memory.
+ * warm engine only one after another, because they share its memory.
  */
 #ifndef GPT2D_ENGINE_TRAIN_TRAINING_H
 #define GPT2D_ENGINE_TRAIN_TRAINING_H
@@ -27,35 +27,35 @@ struct training {
 };
 
 /*
- * The device of ctx and what a training of config takes there beside its buffers, in a world of so
- * many ranks with so many threads each. Fails as k_scratch_plan, and error says why.
+ * Fills the device of ctx and a training's memory there besides its buffers, with this many ranks
+ * and threads. Fails as k_scratch_plan, with error.
  */
 int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
 	struct memory_device *out, char *error, size_t error_bytes);
 
 /*
- * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or
- * with error: -ENOTSUP when the device lacks the precision, -EINVAL when there is no such plan,
- * -ENOMEM, -EIO.
+ * For config->gpus ranks; this is rank w->rank. config and data outlive the training. 0, or with
+ * error: -ENOTSUP if the device lacks the precision, -EINVAL if there is no such plan, -ENOMEM,
+ * -EIO.
  */
 int training_init(struct training *t, struct warm *w, const struct spec_config *config,
 	const struct dataset *data, char *error, size_t error_bytes);
 void training_finish(struct training *t);
 
-/* With the ranks of group (NULL: alone) from here on. 0 or -ENOMEM. */
+/* Uses the ranks of group (NULL: alone) from here on. 0 or -ENOMEM. */
 int training_join(struct training *t, struct collectives_group *group);
 
 /*
- * A step on a micro-batch without sense, but for what ranks do together: for what the kernels
- * choose when they first meet a shape, which they time in the activations' memory while nothing
- * runs, and so that none is loaded in a step of the run (to load all there are with the context,
- * CUDA_MODULE_LOADING=EAGER, takes 2 s of each start). Parameters
- * are zero, or those of an earlier training; gradients and moments afterwards are nobody's. Waits
- * until it is over: 0, -ENOTRECOVERABLE or -ETIMEDOUT with error.
+ * Runs a step on a meaningless micro-batch, without collectives, so that the kernels make their
+ * choices for new shapes, timed in the activations' memory while nothing else runs, and so that no
+ * kernel is loaded in a step of the run (loading all kernels with the context,
+ * CUDA_MODULE_LOADING=EAGER, takes 2 s per start). Parameters are zero, or those of an earlier
+ * training; gradients and moments are undefined afterwards. Waits until it is done: 0,
+ * -ENOTRECOVERABLE or -ETIMEDOUT with error.
  */
 int training_try(struct training *t, char *error, size_t error_bytes);
 
-/* Parameters from the seed, moments zero, nothing trained; waits until it is so. */
+/* Parameters from the seed, moments zero, no step trained; waits until it is done. */
 void training_reset(struct training *t);
 
 #endif

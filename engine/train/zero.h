@@ -1,15 +1,14 @@
 /*
- * zero.h: when gradients and parameters travel. Stage 1: every reduce bucket is reduce-scattered
+ * zero.h: when gradients and parameters are sent. Stage 1: every reduce bucket is reduce-scattered
  * (or, with reduce_scatter off, all-reduced) once its gradients are final, each rank updates the
  * slices it owns, and the parameters are gathered again. Stage 0: every bucket is all-reduced and
  * every rank updates all.
  *
- * Collectives run on the communication stream, behind an event of the compute stream. With overlap
- * on, a bucket leaves while backward goes on below it, and the parameters travel while the next
- * step begins: forward waits for the gather buckets that it is about to read and no others. With
- * overlap off the buckets leave after backward, and the gather is waited for at once. Time that the
- * compute stream waits is marked on the timeline. A world of one has no group and nothing is
- * launched.
+ * Collectives run on the communication stream, after an event of the compute stream. With overlap
+ * on, a bucket is sent while backward continues, and the parameters are sent while the next step
+ * begins: forward waits only for the gather buckets that it reads next. With overlap off the
+ * buckets are sent after backward, and the gather is waited for at once. Waits of the compute
+ * stream are marked on the timeline. With one rank there is no group and nothing is launched.
  */
 #ifndef GPT2D_ENGINE_TRAIN_ZERO_H
 #define GPT2D_ENGINE_TRAIN_ZERO_H
@@ -23,7 +22,7 @@
 #include "engine/train/timeline.h"
 #include "kernels/kernels.h"
 
-/* Tensors travel from one event to the other on the communication stream. */
+/* A transfer of tensors between the two events on the communication stream. */
 struct zero_span {
 	struct k_event *from, *to;
 };
@@ -37,10 +36,10 @@ struct zero {
 	int64_t n_events;
 	struct zero_span *spans; /* of a step, in its order; grows only */
 	int64_t spans_capacity;
-	struct zero_span apart[2]; /* of gathers that no step begins with, in turn */
+	struct zero_span apart[2]; /* of gathers at the end of a step, used in turn */
 
 	/* of this segment */
-	struct collectives_group *group; /* NULL in a world of one */
+	struct collectives_group *group; /* NULL with one rank */
 	const struct plan *plan;
 	int64_t stage;
 	bool reduce_scatter, overlap, deferred;
@@ -50,11 +49,11 @@ struct zero {
 	/* of this step */
 	int64_t reduced;        /* buckets [0, reduced) are launched */
 	int64_t ready;          /* events used for "gradients are final" */
-	bool owed;              /* parameters were updated and are not on their way */
+	bool owed;              /* parameters were updated and are not sent yet */
 	int64_t gather_pending; /* gather buckets [0, gather_pending) are not yet waited for */
 	int64_t n_spans;
 	int64_t n_apart;   /* of this segment */
-	int64_t apart_due; /* of those, the ones before the step: the last counts in it */
+	int64_t apart_due; /* of those, from before the step: the last one counts in it */
 	int64_t apart_counted;
 };
 
@@ -67,7 +66,7 @@ struct zero_segment {
 	const struct plan *plan; /* outlives the segment */
 	int64_t stage;
 	bool reduce_scatter, overlap;
-	bool deferred; /* updated parameters travel when the next step begins */
+	bool deferred; /* updated parameters are sent when the next step begins */
 	void *params, *grads;
 	int64_t n_layer;
 };
@@ -79,48 +78,47 @@ int64_t zero_owned_ranges(const struct plan *plan, int64_t stage);
 struct k_range zero_owned_range(const struct plan *plan, int64_t stage, int rank, int64_t i);
 int64_t zero_owned_elems(const struct plan *plan, int64_t stage, int rank);
 
-/* Hooks of model.h. need: wait for parameters on their way. done: launch the buckets that are
- * complete. */
+/* Hooks of model.h. need: waits for gathered parameters. done: launches the complete buckets. */
 struct model_hooks zero_forward_hooks(struct zero *z);
 struct model_hooks zero_backward_hooks(struct zero *z); /* of the last micro-step */
 
-/*
- * After backward of the last micro-step: launch what has not left yet; compute waits for all of it.
- */
+/* After backward of the last micro-step: launches the remaining buckets; compute waits for all. */
 void zero_reduce_finish(struct zero *z);
 
 /* Sum n int64 of device memory over the ranks that own slices; compute waits for it. */
 void zero_sum_owned(struct zero *z, int64_t *values, int64_t n);
 
-/* After the optimizer: the updated parameters go to all; deferred: zero_step_begin sends them. */
+/*
+ * After the optimizer: sends the updated parameters to all; deferred: zero_step_begin sends them.
+ */
 void zero_gather(struct zero *z);
 
 /*
- * Deferred, the parameters travel here in every step, also when there is nothing new in them: the
- * collectives of a step are the same whatever went before it.
+ * Deferred: parameters are sent here in every step, even without new values, so that the
+ * collectives of a step are always the same.
  */
 void zero_step_begin(struct zero *z);
 
 /*
- * A captured step was launched: what it left behind is what one that is launched singly leaves.
- * n_spans: zero_spans as it was after the capture.
+ * A captured step was launched: sets the state that a step launched by operations leaves. n_spans:
+ * zero_spans as it was after the capture.
  */
 void zero_replayed(struct zero *z, int64_t n_spans);
 int64_t zero_spans(const struct zero *z);
 
 /*
- * Nanoseconds in which gradients and parameters travelled for the step that ended last, waiting for
- * other ranks included. A gather that ends a step without being waited for counts in the next step.
+ * Nanoseconds of transfers of gradients and parameters in the step that ended last, including waits
+ * for other ranks. A gather that ends a step without a wait counts in the next step.
  */
 int64_t zero_comm_ns(struct zero *z);
 
-/* Before forward outside of a step: parameters that are owed are sent off. */
+/* Before forward outside of a step: sends parameters that are not sent yet. */
 void zero_flush(struct zero *z);
 
-/* The same, and compute waits until no parameter is on its way. */
+/* The same, and compute waits until all parameters have arrived. */
 void zero_drain(struct zero *z);
 
-/* Most marks a step puts on the timeline here. */
+/* Maximum of marks that zero.c puts on the timeline in a step. */
 int64_t zero_marks(int64_t n_layer);
 
 #endif

@@ -30,7 +30,7 @@ def test_an_engine_without_address_space(daemon, tmp_path):
         wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
         with pytest.raises(RpcError) as refused:
             c.submit(small("refused"))
-        assert refused.value.message == f"{UNCHECKED}{why}check: no device to ask: {no_space}"
+        assert refused.value.message == f"{UNCHECKED}{why}check: no device found: {no_space}"
         limited_engine(tmp_path, "unlimited")
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
         assert c.wait(c.submit(small("next")))["state"] == "done"

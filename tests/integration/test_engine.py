@@ -36,7 +36,7 @@ def test_started_by_hand(shell):
     """Without a line to gpt2d it says so."""
     done = subprocess.run(["/bin/sh", "-c", f'{shell}; exec "$0" "$@"', PROGRAM, "--role", "check"], capture_output=True, text=True,
         timeout=60, check=False)
-    assert done.returncode == 2 and done.stderr == f"{PROGRAM.name}: descriptor 3 is no socket to gpt2d, which starts this program\n"
+    assert done.returncode == 2 and done.stderr == f"{PROGRAM.name}: descriptor 3 is not a socket to gpt2d; only gpt2d starts this program\n"
 
 
 @pytest.mark.parametrize("world", [1, 2])
@@ -332,7 +332,7 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
         for rank in ranks:
             _, failed = rank.wait("segment.failed", segment=segment)
             assert failed["reason"] == "data"
-            assert failed["message"].startswith(f"{data}: not the file that the run's first segments trained on: 16000 bytes, of ")
+            assert failed["message"].startswith(f"{data}: not the file of the run's first segments: 16000 bytes, of ")
             assert f"inode {was.st_ino} then; {data.stat().st_size} bytes, of " in failed["message"]
         assert not list(directory.iterdir())
         ranks.train(run, folders())
@@ -374,7 +374,7 @@ def test_a_later_segment_sees_a_change_in_place(folders, tmp_path):
         os.utime(data, ns=(was.st_atime_ns, was.st_mtime_ns))
         segment = ranks.start(run, folders(), data=told)
         _, failed = ranks[0].wait("segment.failed", segment=segment)
-        assert failed["reason"] == "data" and "not the file that the run's first segments trained on" in failed["message"]
+        assert failed["reason"] == "data" and "not the file of the run's first segments" in failed["message"]
 
 
 def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
@@ -523,7 +523,7 @@ def connect(environment):
     (None, ""),
     ({"UCX_TLS": "tcp"}, ""),
     ({"UCX_TLS": "tcp", "UCX_NET_DEVICES": "nosuch0"}, "network device 'nosuch0' is not available"),
-    ({"UCX_SHM_DEVICES": "nosuch"}, "no way to rank "),
+    ({"UCX_SHM_DEVICES": "nosuch"}, "cannot reach rank "),
     ({"UCX_TLS": "junk"}, "transport 'junk' is not available"),
 ])
 def test_connecting(environment, problem):

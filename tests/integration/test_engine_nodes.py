@@ -148,7 +148,7 @@ def test_data_is_what_the_files_hold(two, folder):
         for rank in ranks:
             _, failed = rank.wait("segment.failed", segment=segment)
             assert failed["reason"] == "spec_mismatch" and path in failed["message"]
-            assert "the node of rank 2 has other contents than that of rank 0" in failed["message"]
+            assert "the node of rank 2 has a file with other content than the node of rank 0" in failed["message"]
         put(two[1], "train.bin", TOKENS)
         ranks.train(run, folder(), data=told)
         (Path(f"/proc/{two[1].first}/root/dev/shm") / "train.bin").unlink()

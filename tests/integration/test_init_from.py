@@ -70,7 +70,7 @@ def test_a_file_that_does_not_fit_is_refused(daemon, tmp_path):
 
         assert refusal(model={**model.spec(), "n_layer": 3}) == \
             f"init_from.safetensors: {path}: tensor transformer.h.2.mlp.c_proj.weight is missing"
-        assert "the spec's model (n_layer 1) has none of that name" in refusal(model={**model.spec(), "n_layer": 1})
+        assert "the spec's model (n_layer 1) has no such tensor" in refusal(model={**model.spec(), "n_layer": 1})
         assert "shape [257, 16], the spec's model needs [300, 16]" in refusal(model={**model.spec(), "vocab_size": 300})
         path.write_bytes(whole[:-1])
         assert "not within the" in (message := refusal()) and "truncated" in message

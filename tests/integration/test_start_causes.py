@@ -44,7 +44,7 @@ def test_a_transport_that_is_not_there():
 
 
 def test_no_folder_for_shared_memory():
-    check_reason([NEW + "collectives: /nonexist/gpt2d-", ": no directory to share memory in can be made: No such file or directory"],
+    check_reason([NEW + "collectives: /nonexist/gpt2d-", ": cannot create a directory for shared memory: No such file or directory"],
         environment={"UCX_POSIX_DIR": "/nonexist"})
 
 

@@ -120,7 +120,7 @@ static void test_what_the_engine_cannot_do(void **state)
 	checked_assert_error("grad_dtype", "not in bf16");
 	c = checked_config();
 	checked_run(&c, 1, 0);
-	checked_assert_error("gpus", "2 ranks asked for, 1 are there");
+	checked_assert_error("gpus", "2 ranks requested, 1 available");
 }
 
 static void test_plan_refused(void **state)
@@ -281,7 +281,7 @@ static void test_a_schedule_that_ends_early_is_warned_of(void **state)
 	assert_int_equal(json_array_size(warnings), 1);
 	assert_string_equal(json_string_value(json_array_get(warnings, 0)),
 		"scheduler.params.total_num_steps: the schedule ends after 19 of 20 optimizer "
-		"steps: the rate stays at its end");
+		"steps: the rate stays at its final value");
 }
 
 static void test_stages_that_no_engine_can_run(void **state)

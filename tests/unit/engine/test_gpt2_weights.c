@@ -262,10 +262,10 @@ static void test_refused(void **state)
 	refused(gpt2("", 3), true, "tensor h.2.");
 	f = gpt2("", 2);
 	add(&f, "", "score.weight", 2, C);
-	refused(f, true, "tensor score.weight: the spec's model (n_layer 2) has none");
+	refused(f, true, "tensor score.weight: the spec's model (n_layer 2) has no such tensor");
 	f = gpt2("", 2);
 	add(&f, "", "lm_head.weight", VOCAB, C);
-	refused(f, true, "the spec needs model.tied_head false");
+	refused(f, true, "differs from wte.weight: set model.tied_head to false");
 	f = gpt2("", 2);
 	add(&f, "", "lm_head.weight", VOCAB + 1, C);
 	refused(f, false, "tensor lm_head.weight: shape [11, 4]");

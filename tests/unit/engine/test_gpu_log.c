@@ -27,7 +27,7 @@ static void library_and_device_are_named(void **state)
 	assert_int_equal(nvml_open("libm.so.6", pci, &n, error, sizeof(error)), -ELIBACC);
 	assert_string_equal(error, "nvml: libm.so.6 has no nvmlInit_v2");
 	assert_int_equal(nvml_open(library, "0000:02:00.0", &n, error, sizeof(error)), -ENODEV);
-	assert_string_equal(error, "nvml: it has no device 0000:02:00.0: code 6");
+	assert_string_equal(error, "nvml: no device 0000:02:00.0: code 6");
 }
 
 static void one_sample(void **state)
