@@ -1,7 +1,7 @@
 /*
- * utf8.h: bytes as UTF-8, with what is no UTF-8 replaced as Python's decode("utf-8",
- * errors="replace") does: one U+FFFD for each longest beginning of a character, or for the byte
- * (Unicode 15, section 3.9, "maximal subpart").
+ * utf8.h: bytes as UTF-8. Invalid bytes are replaced as in Python's decode("utf-8",
+ * errors="replace"): one U+FFFD for each longest beginning of a character, or for the byte (Unicode
+ * 15, section 3.9, "maximal subpart").
  */
 #ifndef GPT2D_PROTO_UTF8_H
 #define GPT2D_PROTO_UTF8_H
@@ -15,8 +15,8 @@ size_t utf8_character(const char *s, size_t left);
 size_t utf8_valid(const unsigned char *bytes, size_t n);
 
 /*
- * Writes the text to out, which has room for 3 * n bytes, and returns its length. *replaced: how
- * many U+FFFD were put in.
+ * Writes the text to out, which has room for 3 * n bytes, and returns its length. *replaced: number
+ * of U+FFFD that replaced bytes.
  */
 size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out, int64_t *replaced);
 

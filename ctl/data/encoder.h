@@ -1,4 +1,4 @@
-/* encoder.h: documents to tokens, over several threads, in the order of the documents. */
+/* encoder.h: encodes documents on several threads; the tokens keep the order of the documents. */
 #ifndef GPT2D_CTL_DATA_ENCODER_H
 #define GPT2D_CTL_DATA_ENCODER_H
 
@@ -15,7 +15,7 @@ struct encoder_part {
 	const uint16_t *ids;
 	size_t n;
 	int64_t separators; /* of the n */
-	int64_t replaced;   /* U+FFFD for bytes that are no UTF-8 */
+	int64_t replaced;   /* U+FFFD for bytes that are not UTF-8 */
 	int32_t largest;    /* id, -1: none */
 	size_t input;
 	int64_t documents; /* that begin in it */
@@ -31,7 +31,7 @@ struct encoder_job {
 	void *of;
 };
 
-/* 0, or an exit status with e: of the documents, of a line that is no document, or of take. */
+/* 0, or an exit status with e: of the documents, of an invalid line, or of take. */
 int encoder_run(const struct encoder_job *job, struct ctl_error *e);
 
 /* Processors that this process may use, at most ENCODER_THREADS_MAX. */

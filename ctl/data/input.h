@@ -1,6 +1,6 @@
 /*
- * input.h: a file or standard input, unpacked as it is read: gzip (zlib) and Zstandard (libzstd) by
- * their first bytes, several members behind each other as one.
+ * input.h: a file or standard input, unpacked while it is read: gzip (zlib) and Zstandard
+ * (libzstd), recognised by their first bytes; several members in a row count as one.
  */
 #ifndef GPT2D_CTL_DATA_INPUT_H
 #define GPT2D_CTL_DATA_INPUT_H
@@ -13,8 +13,8 @@
 struct input;
 
 /*
- * name "-": standard input. Files that are surely no text (zip, xz, bzip2, numpy, tokens) are
- * refused by the first read. 0 and *in, or CTL_USAGE with e.
+ * name "-": standard input. The first read refuses files that are certainly not text (zip, xz,
+ * bzip2, numpy, tokens). 0 and *in, or CTL_USAGE with e.
  */
 int input_open(struct input **in, const char *name, struct ctl_error *e);
 void input_close(struct input *in); /* takes NULL */

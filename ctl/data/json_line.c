@@ -69,14 +69,14 @@ static int member_error(const json_t *root, const char *field, char *error, size
 	char members[200];
 
 	if (!json_is_object(root)) {
-		snprintf(error, error_bytes, "no JSON object");
+		snprintf(error, error_bytes, "not a JSON object");
 		return -EINVAL;
 	}
 	list_members(root, members, sizeof(members));
 	snprintf(error, error_bytes,
 		"member \"%.80s\" is %s\nname the member that holds the text with --field; "
 		"the line has: %s",
-		field, json_object_get(root, field) ? "no string" : "missing",
+		field, json_object_get(root, field) ? "not a string" : "missing",
 		*members ? members : "none");
 	return -EINVAL;
 }
@@ -97,7 +97,7 @@ int json_line_read(struct json_line *j, const unsigned char *line, size_t n, con
 	j->root = json_loadb(
 		(const char *)j->clean, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &at);
 	if (!j->root) {
-		snprintf(error, error_bytes, "no JSON: column %d: %s", at.column, at.text);
+		snprintf(error, error_bytes, "not JSON: column %d: %s", at.column, at.text);
 		return -EINVAL;
 	}
 	text = json_object_get(j->root, field);

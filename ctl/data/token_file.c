@@ -83,7 +83,7 @@ static int final_path(const char *path, char **out, struct ctl_error *e)
 	if (there && stat(path, &meant) != 0)
 		meant = named;
 	if (there && !S_ISREG(meant.st_mode))
-		return ctl_error_set(e, CTL_USAGE, "%s: a %s, a regular file or none is expected",
+		return ctl_error_set(e, CTL_USAGE, "%s: a %s (expected a regular file, or none)",
 			path, file_type(meant.st_mode));
 	*out = there && S_ISLNK(named.st_mode) ? realpath(path, NULL) : memory_text(path);
 	return *out ? 0 : io_error(e, path, errno);

@@ -1,4 +1,4 @@
-/* token_reader.h: token files read back, as token_file.h writes them, or nanoGPT and llm.c. */
+/* token_reader.h: reads token files of token_file.h, nanoGPT and llm.c. */
 #ifndef GPT2D_CTL_DATA_TOKEN_READER_H
 #define GPT2D_CTL_DATA_TOKEN_READER_H
 
@@ -15,7 +15,7 @@ struct token_reader {
 	int64_t n_tokens, bytes;
 };
 
-/* 0, or CTL_USAGE with e: unreadable, no token file, or its size is not that of its header. */
+/* 0, or CTL_USAGE with e: unreadable, not a token file, or its size does not match its header. */
 int token_reader_open(struct token_reader *r, const char *path, struct ctl_error *e);
 void token_reader_close(struct token_reader *r);
 
@@ -26,8 +26,8 @@ int token_reader_read(
 struct token_summary {
 	int32_t largest;       /* id, -1: none */
 	int64_t largest_at;    /* the first token with it */
-	int64_t distinct;      /* ids that are there */
-	int64_t counts[65536]; /* of each id */
+	int64_t distinct;      /* number of different IDs */
+	int64_t counts[65536]; /* count of each ID */
 	char sha256[65];       /* of the whole file */
 };
 

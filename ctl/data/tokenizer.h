@@ -1,6 +1,6 @@
 /*
- * tokenizer.h: text to token ids, as `gpt2ctl data prepare --tokenizer NAME` names them. Another
- * tokenizer is a file of its own (tokenizer_NAME.c) and a line in tokenizer.c.
+ * tokenizer.h: text to token IDs, for `gpt2ctl data prepare --tokenizer NAME`. To add a tokenizer,
+ * add a file tokenizer_NAME.c and a line in tokenizer.c.
  */
 #ifndef GPT2D_CTL_DATA_TOKENIZER_H
 #define GPT2D_CTL_DATA_TOKENIZER_H
@@ -13,19 +13,19 @@
 
 enum { TOKENIZER_TOKEN_BYTES = 4096 };
 
-/* Tokens that are collected; zeroed at first, ids is the caller's to free. */
+/* Collected tokens; zeroed at first; the caller frees ids. */
 struct token_list {
 	uint16_t *ids;
 	size_t n, room;
-	int64_t replaced; /* U+FFFD for bytes that are no UTF-8 */
+	int64_t replaced; /* U+FFFD for bytes that are not UTF-8 */
 };
 /* Room for n more. */
 void tokenizer_reserve(struct token_list *t, size_t n);
 
-/* A tokenizer that is ready; threads share it. */
+/* A ready tokenizer; threads share it. */
 struct tokenizer {
 	const struct tokenizer_kind *kind;
-	int64_t vocab_size; /* ids are below it; at most 65536 */
+	int64_t vocab_size; /* IDs are below it; at most 65536 */
 	int32_t separator;  /* the token between documents */
 	const char *source; /* the file of its vocabulary, NULL: it needs none */
 	void *model;
@@ -33,23 +33,23 @@ struct tokenizer {
 
 struct tokenizer_kind {
 	const char *name;
-	bool separator_last; /* after every document; false: between two of them only */
+	bool separator_last; /* after every document; false: only between two documents */
 	bool needs_vocabulary;
-	/* Sets t's members. vocab: as vocabulary_load takes it. 0, or CTL_USAGE with e. */
+	/* Sets t's members. vocab: as for vocabulary_load. 0, or CTL_USAGE with e. */
 	int (*open)(struct tokenizer *t, const char *vocab, struct ctl_error *e);
 	void (*close)(struct tokenizer *t);
-	/* What a thread needs to encode; NULL: nothing. */
+	/* The state of one encoding thread; NULL: none. */
 	void *(*thread_begin)(const struct tokenizer *t);
 	void (*thread_end)(void *thread);
-	/* Adds the tokens of a part of a text that begins and ends where cut allows it. */
+	/* Adds the tokens of a part of a text that begins and ends at a cut. */
 	void (*encode)(const struct tokenizer *t, void *thread, const unsigned char *bytes,
 		size_t n, struct token_list *out);
 	/*
-	 * Where the first n bytes of a longer text can be cut at the latest, so that the tokens of
-	 * the parts are those of the whole: 0 < cut <= n; 0: nowhere.
+	 * The last position in the first n bytes of a longer text at which it can be cut without
+	 * changing the tokens: 0 < cut <= n; 0: none.
 	 */
 	size_t (*cut)(const unsigned char *bytes, size_t n);
-	/* Writes a token's bytes, at most TOKENIZER_TOKEN_BYTES: how many; 0: no text. */
+	/* Writes a token's bytes, at most TOKENIZER_TOKEN_BYTES: how many; 0: not text. */
 	size_t (*decode)(const struct tokenizer *t, uint16_t id, unsigned char *out);
 };
 

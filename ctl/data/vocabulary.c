@@ -103,7 +103,7 @@ static int add_tokens(
 
 		if (!json_is_integer(id))
 			return ctl_error_set(e, CTL_USAGE,
-				"%.800s: %.80s: its id is no whole number", path, text);
+				"%.800s: %.80s: its ID is not a whole number", path, text);
 		if (special)
 			v->separator = (int32_t)json_integer_value(id);
 		if (special)
@@ -119,7 +119,7 @@ static int add_tokens(
 				text, (long long)json_integer_value(id), BPE_IDS - 1);
 		if (rc != 0)
 			return ctl_error_set(e, CTL_USAGE, "%.800s: %.80s: %s", path, text,
-				rc == -EEXIST ? "its id or its bytes are there twice"
+				rc == -EEXIST ? "duplicate ID or bytes"
 					      : "not in GPT-2's alphabet of bytes");
 	}
 	return 0;
@@ -141,7 +141,7 @@ static int add_merge(struct vocabulary *v, const char *path, const char *left, s
 		(long long)bpe_merges(v->bpe) + 1, (int)(n_left < 80 ? n_left : 80), left,
 		(int)(n_right < 80 ? n_right : 80), right,
 		rc == -ENOENT           ? "one of its tokens is not in the vocabulary"
-			: rc == -EEXIST ? "it is there twice"
+			: rc == -EEXIST ? "duplicate merge"
 			: rc == -ERANGE ? "too many merges"
 					: "not in GPT-2's alphabet of bytes");
 }
@@ -226,8 +226,8 @@ static int add_rank(
 		return ctl_error_set(e, CTL_USAGE, "%.800s: \"%.*s\": %s", path,
 			(int)(n < 80 ? n : 80), line,
 			rc == -EEXIST
-				? "the rank or the token is there twice"
-				: "no vocabulary (expected vocab.json, merges.txt, "
+				? "duplicate rank or token"
+				: "not a vocabulary (expected vocab.json, merges.txt, "
 				  "tokenizer.json or lines of a token in base64 and its rank)");
 	return 0;
 }
@@ -247,7 +247,7 @@ static int load_ranks(
 	v->separator = (int32_t)bpe_largest_id(v->bpe) + 1;
 	if (bpe_add_special(
 		    v->bpe, v->separator, (const unsigned char *)SEPARATOR, strlen(SEPARATOR)) != 0)
-		return ctl_error_set(e, CTL_USAGE, "%.800s: no id is left for " SEPARATOR, path);
+		return ctl_error_set(e, CTL_USAGE, "%.800s: no ID is left for " SEPARATOR, path);
 	return 0;
 }
 
@@ -272,8 +272,8 @@ static int check_tokenizer(const char *path, const json_t *root, struct ctl_erro
 			"add_prefix_space)",
 			path, cut ? cut : "missing");
 	if (json_is_object(normalizer))
-		return ctl_error_set(
-			e, CTL_USAGE, "%.800s: it has a normalizer, GPT-2's has none", path);
+		return ctl_error_set(e, CTL_USAGE,
+			"%.800s: it has a normalizer (GPT-2's tokenizer has none)", path);
 	return 0;
 }
 
@@ -305,7 +305,8 @@ static int load_tokenizer(
 			add_merge(v, path, json_string_value(left), json_string_length(left),
 				json_string_value(right), json_string_length(right), e);
 		else
-			ctl_error_set(e, CTL_USAGE, "%.800s: model.merges[%zu]: no pair", path, i);
+			ctl_error_set(
+				e, CTL_USAGE, "%.800s: model.merges[%zu]: not a pair", path, i);
 		if (e->exit != 0)
 			return e->exit;
 	}

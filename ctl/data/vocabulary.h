@@ -1,7 +1,7 @@
 /*
- * vocabulary.h: GPT-2's vocabulary as people have it: vocab.json with merges.txt (OpenAI's names:
- * encoder.json, vocab.bpe), Hugging Face's tokenizer.json, or tiktoken's file of ranks. None comes
- * with gpt2d: etc/data/README.md says where to get one.
+ * vocabulary.h: GPT-2's vocabulary in its common forms: vocab.json with merges.txt (OpenAI's names:
+ * encoder.json, vocab.bpe), Hugging Face's tokenizer.json, or tiktoken's file of ranks. gpt2d does
+ * not contain one: etc/data/README.md says where to get it.
  */
 #ifndef GPT2D_CTL_DATA_VOCABULARY_H
 #define GPT2D_CTL_DATA_VOCABULARY_H
@@ -15,14 +15,14 @@ enum { VOCABULARY_GPT2_SIZE = 50257 };
 
 struct vocabulary {
 	struct bpe *bpe;
-	int64_t size;      /* ids are below it */
+	int64_t size;      /* IDs are below it */
 	int32_t separator; /* "<|endoftext|>" */
-	char *path;        /* of the file, the first of two */
+	char *path;        /* of the file, the first one if there are two */
 };
 
 /*
- * path: one of the files, or a folder with them; NULL: $GPT2D_VOCAB, or the first of the usual
- * places that has one. 0, or CTL_USAGE with e.
+ * path: one of the files, or a folder with them; NULL: $GPT2D_VOCAB, or the first default place
+ * that has one. 0, or CTL_USAGE with e.
  */
 int vocabulary_load(struct vocabulary *v, const char *path, struct ctl_error *e);
 void vocabulary_finish(struct vocabulary *v); /* takes a zeroed one */

@@ -238,7 +238,7 @@ static bool is_auto(const struct member *m)
 static void take_same(struct conversion *c, const struct member *m)
 {
 	if (m->node->type == SPEC_JSON_NULL)
-		harmless(c, m, "null, as if it were not there");
+		harmless(c, m, "null, the same as absent");
 	else if (is_auto(m))
 		take_auto(c, m, m->row->automatic, m->row->automatic ? m->row->text : NULL);
 	else
@@ -282,7 +282,7 @@ static void take_off(struct conversion *c, const struct member *m)
 		node = find(c, inner);
 	}
 	if (!node || is_one_of(node, m->row->inert))
-		harmless(c, m, node == m->node ? "the value that gpt2d has too" : "it is off");
+		harmless(c, m, node == m->node ? "gpt2d has the same value" : "off");
 	else
 		unsupported(c, m, m->row->text);
 }
@@ -291,7 +291,7 @@ static void take_stage3(struct conversion *c, const struct member *m)
 {
 	char why[64];
 
-	snprintf(why, sizeof(why), "it has no effect at stage %d", stage(c));
+	snprintf(why, sizeof(why), "no effect at stage %d", stage(c));
 	if (stage(c) < 3)
 		harmless(c, m, why);
 	else if (is_auto(m))
@@ -312,7 +312,7 @@ static void take_group(struct conversion *c, const struct member *m)
 	if (m->node->type == SPEC_JSON_OBJECT)
 		walk(c, m->node, m->key);
 	else if (m->node->type == SPEC_JSON_NULL)
-		harmless(c, m, "null, as if it were not there");
+		harmless(c, m, "null, the same as absent");
 	else
 		spec_error_add(c->errors, m->node->at, m->key, "an object expected, found %s",
 			spec_json_describe(m->node, found, sizeof(found)));
@@ -364,9 +364,9 @@ static void take_optimizer_type(struct conversion *c, const struct member *m)
 		note(c, m->node->at, m->key, DEEPSPEED_MAPPED,
 			"AdamW, which DeepSpeed's Adam is unless adam_w_mode is false");
 	else if (m->node->type == SPEC_JSON_NULL || is_auto(m))
-		harmless(c, m, "AdamW is taken");
+		harmless(c, m, "gpt2d uses AdamW");
 	else if (!is_text(m->node, "AdamW"))
-		unsupported(c, m, "gpt2d trains with AdamW only, which is taken in its place");
+		unsupported(c, m, "gpt2d supports AdamW only and uses it instead");
 }
 
 static void take_adam_w_mode(struct conversion *c, const struct member *m)
@@ -376,7 +376,7 @@ static void take_adam_w_mode(struct conversion *c, const struct member *m)
 	if (is_one_of(m->node, "true|null") || is_text(find(c, "optimizer.type"), "AdamW"))
 		harmless(c, m, "weight decay is decoupled, as in gpt2d");
 	else if (!decay || is_one_of(decay, "0"))
-		harmless(c, m, "it has no effect without weight decay");
+		harmless(c, m, "no effect without weight decay");
 	else
 		unsupported(c, m, "gpt2d has no L2 decay, weight decay is decoupled");
 }
@@ -389,7 +389,7 @@ static void take_scheduler_type(struct conversion *c, const struct member *m)
 		if (is_text(m->node, names[i]))
 			put(c, m->row->to, m->node->at, memory_printed("\"%s\"", names[i]));
 	if (m->node->type == SPEC_JSON_NULL)
-		harmless(c, m, "null, as if it were not there");
+		harmless(c, m, "null, the same as absent");
 	else if (!has_schedule(c))
 		unsupported(c, m, "gpt2d has no such schedule, the rate is constant");
 }
@@ -399,13 +399,13 @@ static void take_scheduler_params(struct conversion *c, const struct member *m)
 	if (has_schedule(c) || m->node->type != SPEC_JSON_OBJECT)
 		take_group(c, m);
 	else
-		unsupported(c, m, "they belong to a schedule that gpt2d does not have");
+		unsupported(c, m, "for a schedule that gpt2d does not have");
 }
 
 static void take_max_lr(struct conversion *c, const struct member *m)
 {
 	if (is_auto(m))
-		take_auto(c, m, rate(c), "the optimizer's lr, as Transformers has it");
+		take_auto(c, m, rate(c), "the optimizer's lr, as in Transformers");
 	else
 		take_same(c, m);
 }
@@ -468,7 +468,7 @@ static void take_by_width(
 static void take_reduce_bucket(struct conversion *c, const struct member *m)
 {
 	if (is_auto(m))
-		take_by_width(c, m, width(c), "the model's n_embd squared, as Transformers has it");
+		take_by_width(c, m, width(c), "the model's n_embd squared, as in Transformers");
 	else
 		take_same(c, m);
 }
@@ -478,8 +478,8 @@ static void take_persistence(struct conversion *c, const struct member *m)
 	if (stage(c) < 3)
 		take_stage3(c, m);
 	else if (is_auto(m))
-		take_by_width(c, m, width(c) ? 10 : 0,
-			"10 times the model's n_embd, as Transformers has it");
+		take_by_width(
+			c, m, width(c) ? 10 : 0, "10 times the model's n_embd, as in Transformers");
 	else
 		take_same(c, m);
 }
@@ -628,12 +628,12 @@ static void take_defaults(struct conversion *c)
 		!set_of(c, "scheduler.params.warmup_max_lr")) {
 		put(c, SPEC_KEY_WARMUP_MAX_LR, nowhere, memory_text(rate(c)));
 		note(c, nowhere, "scheduler.params.warmup_max_lr", DEEPSPEED_DEFAULT,
-			"%s, the optimizer's lr, as DeepSpeed 0.19 has it (older ones: 0.001)",
-			rate(c));
+			"%s, the optimizer's lr, as in DeepSpeed 0.19 (before: 0.001)", rate(c));
 	}
 	if (!find(c, "optimizer"))
 		note(c, nowhere, "optimizer", DEEPSPEED_DEFAULT,
-			"AdamW with gpt2d's defaults; with DeepSpeed, the script made it");
+			"AdamW with gpt2d's defaults; with DeepSpeed, the script creates the "
+			"optimizer");
 }
 
 int deepspeed_import(const char *text, size_t n, const char *const *sets, size_t n_sets,

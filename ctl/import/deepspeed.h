@@ -1,8 +1,8 @@
 /*
- * deepspeed.h: a DeepSpeed configuration file as the keys of a run spec. Every key of the file is
- * taken over, or mapped, or named in a list with the reason. The keys are those of DeepSpeed 0.19
- * (docs/_pages/config-json.md, runtime/config.py, runtime/zero/config.py); the values of "auto"
- * are the defaults of Transformers' Trainer, which replaces the word.
+ * deepspeed.h: converts a DeepSpeed configuration file to keys of a run spec. Every key of the file
+ * is copied, or mapped, or listed with the reason. The keys are those of DeepSpeed 0.19
+ * (docs/_pages/config-json.md, runtime/config.py, runtime/zero/config.py). The values of "auto" are
+ * the defaults of Transformers' Trainer, which replaces the word.
  */
 #ifndef GPT2D_CTL_IMPORT_DEEPSPEED_H
 #define GPT2D_CTL_IMPORT_DEEPSPEED_H
@@ -14,10 +14,10 @@
 enum deepspeed_kind {
 	DEEPSPEED_MAPPED,      /* another key or value of the spec has this meaning */
 	DEEPSPEED_AUTO,        /* "auto": the value that is used, and its source */
-	DEEPSPEED_DEFAULT,     /* not in the file; DeepSpeed's default is not gpt2d's */
+	DEEPSPEED_DEFAULT,     /* not in the file, and DeepSpeed's default differs from gpt2d's */
 	DEEPSPEED_HARMLESS,    /* changes neither the training nor its speed */
-	DEEPSPEED_UNSUPPORTED, /* changes something, and gpt2d has nothing like it */
-	DEEPSPEED_UNKNOWN,     /* no key of DeepSpeed */
+	DEEPSPEED_UNSUPPORTED, /* has an effect that gpt2d does not support */
+	DEEPSPEED_UNKNOWN,     /* not a key of DeepSpeed */
 };
 
 /* "mapped", "auto", ... */
@@ -37,10 +37,10 @@ struct deepspeed_import {
 };
 
 /*
- * The file's text (n bytes) to *out, which deepspeed_finish releases in every case. sets: as those
- * of spec_options; they give values of "auto". 0, or -EINVAL with errors added: the text is no JSON
- * object, a key is repeated, or an object is something else. A value that the spec does not allow
- * is no error here: spec_draft_check and spec_parse find it.
+ * Converts the file's text (n bytes) to *out, which deepspeed_finish releases in every case. sets:
+ * as those of spec_options; they give values of "auto". 0, or -EINVAL with errors added: the text
+ * is not a JSON object, a key is repeated, or a member should be an object. A value that the spec
+ * does not allow is not an error here: spec_draft_check and spec_parse find it.
  */
 int deepspeed_import(const char *text, size_t n, const char *const *sets, size_t n_sets,
 	struct deepspeed_import *out, struct spec_errors *errors);
@@ -53,8 +53,8 @@ enum deepspeed_use {
 	DEEPSPEED_GROUP, /* an object whose members have rows */
 	DEEPSPEED_NO_EFFECT,
 	DEEPSPEED_OFF,    /* harmless with an inert value, else unsupported */
-	DEEPSPEED_STAGE3, /* no effect below stage 3, there as DEEPSPEED_OFF */
-	/* the rest is one key each */
+	DEEPSPEED_STAGE3, /* no effect below stage 3; at stage 3 as DEEPSPEED_OFF */
+	/* all other rows are single keys */
 	DEEPSPEED_BATCH,
 	DEEPSPEED_MICRO_BATCH,
 	DEEPSPEED_ACCUMULATION,
@@ -75,10 +75,13 @@ enum deepspeed_use {
 };
 
 struct deepspeed_row {
-	const char *key; /* dotted; its members need no rows where it is no DEEPSPEED_GROUP */
+	const char *key; /* dotted; its members need rows only if it is a DEEPSPEED_GROUP */
 	enum deepspeed_use use;
 	enum spec_key to;
-	/* "false|null": values with which the key changes nothing; of an object, its `member`'s */
+	/*
+	 * "false|null": values with which the key has no effect; for an object, those of its
+	 * `member`
+	 */
 	const char *inert;
 	const char *member;
 	const char *automatic; /* the value of "auto", as JSON; NULL: the spec's default */

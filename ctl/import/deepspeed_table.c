@@ -14,16 +14,16 @@
 #define ZERO                   "zero_optimization."
 
 /* Reasons that several keys share. */
-#define REPORTS    "it only reports; gpt2d measures every step"
+#define REPORTS    "for reports only; gpt2d measures every step"
 #define NO_OFFLOAD "gpt2d keeps everything in the device's memory"
 #define NO_PARTS   "gpt2d splits work over data-parallel ranks only"
 #define NO_QUANT   "gpt2d has no quantized weights or gradients"
-#define OWN_GATHER "gpt2d plans itself when parameters are gathered"
-#define OWN_FILES  "it is about checkpoints in DeepSpeed's form"
-#define TORCH_SIDE "it is about PyTorch, which gpt2d does not use"
+#define OWN_GATHER "gpt2d itself plans when it gathers parameters"
+#define OWN_FILES  "for checkpoints in DeepSpeed's format"
+#define TORCH_SIDE "for PyTorch, which gpt2d does not use"
 #define SAME_MATH  "another implementation of the same update"
-#define OTHER      "it belongs to another optimizer than AdamW"
-#define MODEL      "gpt2d trains GPT-2 as it is"
+#define OTHER      "for optimizers other than AdamW"
+#define MODEL      "gpt2d trains GPT-2 without changes to the model"
 #define OWN_ORDER  "gpt2d reads the sequences in the order of its seed"
 
 const struct deepspeed_row deepspeed_table[] = {
@@ -52,7 +52,7 @@ const struct deepspeed_row deepspeed_table[] = {
 	{OFF("optimizer.params.amsgrad", "false|null", "gpt2d has no AMSGrad")},
 	{OFF("optimizer.params.maximize", "false|null", "gpt2d minimizes the loss")},
 	{OFF("optimizer.params.max_grad_norm", "0|null",
-		"DeepSpeed takes gradient_clipping in its place")},
+		"DeepSpeed uses gradient_clipping instead")},
 	{OFF("optimizer.params.fp32_optimizer_states", "true|null", "the moments are in fp32")},
 	{OFF("optimizer.params.momentum", "", OTHER)},
 	{OFF("optimizer.params.muon_lr", "", OTHER)},
@@ -76,8 +76,7 @@ const struct deepspeed_row deepspeed_table[] = {
 	{GROUP("scheduler")},
 	{ONE("scheduler.type", SCHEDULER_TYPE), .to = SPEC_KEY_SCHEDULER_TYPE},
 	{ONE("scheduler.params", SCHEDULER_PARAMS)},
-	{SAME("scheduler.params.warmup_min_lr", WARMUP_MIN_LR),
-		AUTO("0", "what Transformers puts there")},
+	{SAME("scheduler.params.warmup_min_lr", WARMUP_MIN_LR), AUTO("0", "Transformers' value")},
 	{ONE("scheduler.params.warmup_max_lr", MAX_LR), .to = SPEC_KEY_WARMUP_MAX_LR},
 	{SAME("scheduler.params.warmup_num_steps", WARMUP_NUM_STEPS),
 		AUTO("0", "Transformers' default of warmup_steps")},
@@ -114,7 +113,7 @@ const struct deepspeed_row deepspeed_table[] = {
 	{ONE("communication_data_type", REDUCED_TYPE), .to = SPEC_KEY_GRAD_DTYPE},
 	{NO_EFFECT("seq_parallel_communication_data_type", NO_PARTS)},
 	{NO_EFFECT("seq_parallel_comm_data_type", NO_PARTS)},
-	{OFF("gradient_allreduce_op", "mean|null", "gpt2d takes the mean over ranks")},
+	{OFF("gradient_allreduce_op", "mean|null", "gpt2d averages over ranks")},
 	{OFF("prescale_gradients", "false|null", "gpt2d divides by the ranks itself")},
 	{OFF("gradient_predivide_factor", "1|null", "gpt2d divides by the ranks itself")},
 	{OFF("sparse_gradients", "false|null", "gpt2d has dense gradients")},
@@ -142,12 +141,12 @@ const struct deepspeed_row deepspeed_table[] = {
 	{NO_EFFECT(ZERO "gather_16bit_weights_on_model_save", OWN_FILES)},
 	{NO_EFFECT(ZERO "stage3_gather_fp16_weights_on_model_save", OWN_FILES)},
 	{NO_EFFECT(ZERO "ignore_unused_parameters", "GPT-2 uses all of its parameters")},
-	{NO_EFFECT(ZERO "round_robin_gradients", "it has an effect with offloading only")},
-	{NO_EFFECT(ZERO "sub_group_size", "it has an effect with offloading only")},
-	{NO_EFFECT(ZERO "cpu_offload_use_pin_memory", "it has an effect with offloading only")},
+	{NO_EFFECT(ZERO "round_robin_gradients", "for offloading only")},
+	{NO_EFFECT(ZERO "sub_group_size", "for offloading only")},
+	{NO_EFFECT(ZERO "cpu_offload_use_pin_memory", "for offloading only")},
 	{NO_EFFECT(ZERO "save_muon_momentum_buffer_in_memory", OTHER)},
 	{NO_EFFECT(ZERO "parameter_alignment", "gpt2d aligns every parameter")},
-	{NO_EFFECT(ZERO "use_multi_rank_bucket_allreduce", "gpt2d has one collective a bucket")},
+	{NO_EFFECT(ZERO "use_multi_rank_bucket_allreduce", "gpt2d runs one collective per bucket")},
 	{NO_EFFECT(ZERO "log_trace_cache_warnings", REPORTS)},
 	{NO_EFFECT(ZERO "enable_sanity_checks", REPORTS)},
 	{NO_EFFECT(ZERO "override_module_apply", TORCH_SIDE)},
@@ -201,16 +200,16 @@ const struct deepspeed_row deepspeed_table[] = {
 	{NO_EFFECT("wandb", REPORTS)},
 	{NO_EFFECT("comet", REPORTS)},
 	{NO_EFFECT("csv_monitor", REPORTS)},
-	{NO_EFFECT("vocabulary_size", "DeepSpeed only warns of it; see model.vocab_size")},
-	{NO_EFFECT("dataloader_drop_last", "gpt2d leaves out what does not fill a batch")},
+	{NO_EFFECT("vocabulary_size", "DeepSpeed only warns; see model.vocab_size")},
+	{NO_EFFECT("dataloader_drop_last", "gpt2d leaves out an incomplete batch")},
 	{NO_EFFECT("disable_python_gc", TORCH_SIDE)},
 	{NO_EFFECT("graph_harvesting", "gpt2d captures its steps as CUDA graphs")},
 	{NO_EFFECT("compile", TORCH_SIDE)},
 	{NO_EFFECT("checkpoint", OWN_FILES)},
 	{NO_EFFECT("nebula", OWN_FILES)},
 	{NO_EFFECT("datastates", OWN_FILES)},
-	{NO_EFFECT("aio", "it has an effect with offloading only")},
-	{NO_EFFECT("pipeline", "it has an effect with pipeline parallelism only")},
+	{NO_EFFECT("aio", "for offloading only")},
+	{NO_EFFECT("pipeline", "for pipeline parallelism only")},
 	{NO_EFFECT("use_data_before_expert_parallelism", NO_PARTS)},
 
 	{SWITCH("autotuning", "gpt2ctl tune searches for faster values")},

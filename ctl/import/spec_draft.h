@@ -1,6 +1,6 @@
 /*
- * spec_draft.h: a spec in the making, as another program's file gives it: values by key, as JSON
- * text. Keys that a spec requires may be missing.
+ * spec_draft.h: an incomplete spec from another program's file: values by key, as JSON text.
+ * Required keys may be missing.
  */
 #ifndef GPT2D_CTL_IMPORT_SPEC_DRAFT_H
 #define GPT2D_CTL_IMPORT_SPEC_DRAFT_H
@@ -11,7 +11,7 @@
 
 struct spec_draft {
 	char *value[SPEC_KEY_COUNT];          /* owned; NULL: not given */
-	struct spec_place at[SPEC_KEY_COUNT]; /* in the other program's file; line 0: not there */
+	struct spec_place at[SPEC_KEY_COUNT]; /* in the other program's file; line 0: none */
 };
 
 struct spec_draft_missing {
@@ -26,10 +26,12 @@ void spec_draft_put(struct spec_draft *draft, enum spec_key key, struct spec_pla
 char *spec_draft_json(const struct spec_json *json, const struct spec_json_node *node);
 void spec_draft_finish(struct spec_draft *draft);
 
-/* What --set gives the key, as it is written; NULL: nothing. The last one counts. */
+/* The text of --set for the key; NULL: none. The last one counts. */
 const char *spec_draft_set_of(const char *const *sets, size_t n_sets, const char *key);
 
-/* The required keys that neither the draft nor --set gives, to missing; their number. */
+/*
+ * Writes the required keys that neither the draft nor --set has to missing; returns their number.
+ */
 size_t spec_draft_missing(const struct spec_draft *draft, const char *const *sets, size_t n_sets,
 	struct spec_draft_missing missing[SPEC_DRAFT_MISSING_MAX]);
 
@@ -40,7 +42,7 @@ size_t spec_draft_missing(const struct spec_draft *draft, const char *const *set
 int spec_draft_check(const struct spec_draft *draft, const struct spec_options *options,
 	struct spec_errors *errors);
 
-/* Puts --set on the draft. spec_draft_check has accepted it. */
+/* Merges --set into the draft, which spec_draft_check has accepted. */
 void spec_draft_apply(struct spec_draft *draft, const char *const *sets, size_t n_sets);
 
 /* The draft as the text of a spec, the caller's. */

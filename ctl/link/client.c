@@ -315,7 +315,7 @@ static void add_check(const struct request *r, const char *before, struct ctl_er
 /* No reply came: e gets the subject, and what that means. exit: the code so far. */
 static int explain(struct client *c, const struct request *r, int exit, struct ctl_error *e)
 {
-	const char *undone = c->changed ? "nothing more is changed" : "nothing is changed";
+	const char *undone = c->changed ? "nothing else is changed" : "nothing is changed";
 	const bool submits = r->change || strcmp(r->method, METHOD_DRY_RUN) == 0;
 	struct ctl_error old = *e;
 

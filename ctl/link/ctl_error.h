@@ -1,4 +1,4 @@
-/* ctl_error.h: why something did not work, and the exit code that the process ends with. */
+/* ctl_error.h: an error, and the exit code with which the process ends. */
 #ifndef GPT2D_CTL_LINK_CTL_ERROR_H
 #define GPT2D_CTL_LINK_CTL_ERROR_H
 
@@ -10,8 +10,8 @@
 struct ctl_error {
 	int exit;           /* enum ctl_exit */
 	char message[1536]; /* the problem; each further line is a next step */
-	int code;           /* of gpt2d's refusal, enum protocol_error; 0: gpt2d did not refuse */
-	json_t *data;       /* what gpt2d sent with its refusal, or NULL; owned */
+	int code;           /* of gpt2d's error, enum protocol_error; 0: gpt2d sent no error */
+	json_t *data;       /* data of gpt2d's error, or NULL; owned */
 };
 
 /* Fill e and return exit. */

@@ -1,5 +1,5 @@
 /*
- * endpoint.h: the socket to connect to, the process that listens on it, and the messages when that
+ * endpoint.h: the socket to connect to, the process that listens on it, and the errors if that
  * process cannot be reached or does not answer.
  */
 #ifndef GPT2D_CTL_LINK_ENDPOINT_H
@@ -20,9 +20,12 @@ struct endpoint {
 	char own[PATH_MAX]; /* the user's own socket if it does not exist, or "" */
 };
 
-/* socket: the value of --socket, or NULL. 0, or CTL_USAGE with e if no socket can have the path. */
+/*
+ * socket: the value of --socket, or NULL. 0, or CTL_USAGE with e if the path is too long for a
+ * socket.
+ */
 int endpoint_find(const char *socket, struct endpoint *out, struct ctl_error *e);
-/* Sets pid from fd, which is connected. */
+/* Sets pid from the connected fd. */
 void endpoint_identify(struct endpoint *p, int fd);
 /* Whether the process is stopped (SIGSTOP), so that it cannot answer. */
 bool endpoint_is_stopped(const struct endpoint *p);
@@ -30,11 +33,11 @@ bool endpoint_is_stopped(const struct endpoint *p);
 /* connect() failed with error: an exit code with e. */
 int endpoint_unreachable(const struct endpoint *p, int error, struct ctl_error *e);
 /*
- * No answer for so many seconds: CTL_TIMEOUT with e, and what to do next. limited: the user's own
- * time limit passed.
+ * No answer for this many seconds: CTL_TIMEOUT with e and advice. limited: the user's own time
+ * limit passed.
  */
 int endpoint_timed_out(const struct endpoint *p, double seconds, bool limited, struct ctl_error *e);
-/* Print that gpt2ctl still waits. asked: the verb or method, NULL before gpt2d said hello. */
+/* Print that gpt2ctl still waits. asked: the verb or method, NULL before gpt2d's hello. */
 void endpoint_print_waiting(const struct endpoint *p, FILE *to, const char *asked, double seconds);
 
 #endif

@@ -13,8 +13,8 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
 
-static volatile sig_atomic_t seen; /* the signal's number */
-static volatile sig_atomic_t told; /* whoever waits knows */
+static volatile sig_atomic_t seen;     /* the signal's number */
+static volatile sig_atomic_t reported; /* the waiting code has reported it */
 
 static struct {
 	int fd;
@@ -66,14 +66,14 @@ void interrupt_end(void)
 	for (int i = 0; i < SIGNALS; i++)
 		if (!is_nohup(signals[i]))
 			signal(signals[i], SIG_DFL);
-	if (seen && !told)
+	if (seen && !reported)
 		raise(seen);
 }
 
 bool interrupt_seen(void)
 {
 	if (seen)
-		told = 1;
+		reported = 1;
 	return seen != 0;
 }
 
@@ -125,7 +125,7 @@ int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 	for (int i = 0; i < SIGNALS; i++)
 		sigaddset(&set, signals[i]);
 	sigprocmask(SIG_BLOCK, &set, &open);
-	if (seen && !told) {
+	if (seen && !reported) {
 		rc = -1;
 		error = EINTR;
 	} else {

@@ -1,5 +1,5 @@
 /*
- * format.h: figures and objects as people read them. Each function writes into the caller's buffer
+ * format.h: numbers and objects as text for people. Each function writes into the caller's buffer
  * and returns it. Units are decimal (1 GB = 1e9 bytes).
  */
 #ifndef GPT2D_CTL_PRINT_FORMAT_H
@@ -11,7 +11,7 @@
 
 enum { FORMAT_BYTES = 48 };
 
-/* "12.3 k", "1.84 M", "1e+18": three digits; under 1000 as it is. */
+/* "12.3 k", "1.84 M", "1e+18": three digits; unchanged below 1000. */
 char *format_si(double value, char out[FORMAT_BYTES]);
 /* "1234567" as "1,234,567". */
 char *format_count(int64_t value, char out[FORMAT_BYTES]);
@@ -25,15 +25,15 @@ char *format_time(const char *iso, char out[FORMAT_BYTES]);
 int format_percent(double fraction);
 /* "+4.5%" of a ratio 1.045 */
 char *format_change(double ratio, char out[FORMAT_BYTES]);
-/* "4.2978"; four digits of one that is small or large */
+/* "4.2978"; four significant digits if it is small or large */
 char *format_loss(double loss, char out[FORMAT_BYTES]);
 
-/* ---- what a daemon sent: nothing of it is trusted to be there or of the right type ---- */
+/* ---- values from a daemon: they may be missing or of the wrong type ---- */
 
-/* A string with control characters replaced; an integer as text; otherwise where it is neither. */
+/* A string with control characters replaced; an integer as text; otherwise if it is neither. */
 const char *format_string(
 	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes);
-/* An integer of at most 2^53 either way, which every reader of JSON keeps exactly, or otherwise. */
+/* An integer within +-2^53, which every JSON reader keeps exactly; else otherwise. */
 int64_t format_int(const json_t *object, const char *key, int64_t otherwise);
 /* a * b; the largest or the least number there is where it is beyond: no daemon means that. */
 int64_t format_product(int64_t a, int64_t b);

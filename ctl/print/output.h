@@ -1,10 +1,9 @@
 /*
- * output.h: where gpt2ctl prints, for people or as JSON, and the checks that what was printed has
- * arrived.
+ * output.h: gpt2ctl's output, as text or JSON, and checks that it was written.
  *
  * JSON: each line is an object that begins with "schema" (OUTPUT_SCHEMA, raised when a key changes
- * its meaning) and "kind". Errors go to stderr as text; with JSON also to stdout as
- * {"schema", "kind": "error", "error": {exit, message, code?, data?}}.
+ * its meaning) and "kind". Errors go to stderr as text; with JSON also to stdout as {"schema",
+ * "kind": "error", "error": {exit, message, code?, data?}}.
  */
 #ifndef GPT2D_CTL_PRINT_OUTPUT_H
 #define GPT2D_CTL_PRINT_OUTPUT_H
@@ -25,17 +24,17 @@ struct output {
 };
 
 /*
- * Print object: with JSON as a line of that kind, else by text. text NULL: with JSON only. Whether
- * stdout takes more.
+ * Print object: with JSON as a line of that kind, else by text. text NULL: with JSON only. Returns
+ * whether stdout still accepts output.
  */
 bool output_print(struct output *o, const char *kind, const json_t *object,
 	void (*text)(struct output *o, const json_t *object));
 /* "gpt2ctl: MESSAGE" on stderr. */
 void output_error(struct output *o, const char *message);
-/* output_error, and with JSON error on stdout too; error is taken. */
+/* output_error, and with JSON also error on stdout; error is taken. */
 void output_failure(struct output *o, const char *message, json_t *error);
 
-/* Flush stdout: false, which is said once, when a write has failed. */
+/* Flush stdout: false if a write has failed, which is reported once. */
 bool output_flush(struct output *o);
 /*
  * After a verb that changed something: if the result could not be printed, say on stderr that the

@@ -1,5 +1,5 @@
 /*
- * page.h: lines of at most 80 columns, made of parts; a part that does not fit begins the next
+ * page.h: lines of at most 80 columns, made of parts; a part that does not fit starts the next
  * line.
  */
 #ifndef GPT2D_CTL_PRINT_PAGE_H
@@ -13,14 +13,14 @@
 
 struct page {
 	const struct term *term;
-	bool flush; /* a paragraph: its further lines have no indent */
+	bool flush; /* a paragraph: its continuation lines have no indent */
 	size_t column;
-	bool fresh; /* page.c's: only the indent was printed */
+	bool fresh; /* private to page.c: only the indent was printed */
 };
-/* The first part of a line begins at its left edge; three blanks stand between parts. */
+/* The first part of a line starts at the left edge; three blanks separate parts. */
 void page_part(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void page_indent(struct page *p); /* of a line that has no part yet */
-void page_end(struct page *p); /* of the line; nothing where the line has no part */
+void page_indent(struct page *p); /* starts a line, which has no part yet */
+void page_end(struct page *p);    /* ends the line; prints nothing if the line has no part */
 
 /* ".0078" of a probability */
 char *page_p(double p, char out[FORMAT_BYTES]);

@@ -11,7 +11,7 @@
 /* A table of the first ranks of an engine, with the load of their processors or GPUs. */
 void ranks_print(const struct term *t, const json_t *engine, size_t rows);
 /*
- * Up to rows lines, one for each rank whose GPU other processes use: the number of lines.
+ * Up to rows lines, one for each rank whose GPU other processes use: returns the number of lines.
  */
 int ranks_print_others(const struct term *t, const json_t *ranks, int rows);
 /* cpu_load as "98%" of a processor, or "-". */
@@ -19,7 +19,7 @@ const char *ranks_load(const json_t *object, char *out, size_t out_bytes);
 /* "61.2 GB", or "-" */
 const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
 
-/* Whether any runs on another node than the leader's. */
+/* Whether a rank runs on another node than the leader's. */
 bool ranks_on_nodes(const json_t *ranks);
 
 /*

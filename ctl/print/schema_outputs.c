@@ -9,7 +9,7 @@ const struct schema_row schema_outputs[] = {
 	{"submit", SCHEMA_MORE, ""},
 	{"arms", "[text]", "in the order of the spec"},
 	{"dir", "?text", "where its artifacts will be"},
-	{"warnings", "?[text]", "what its checks warn of"},
+	{"warnings", "?[text]", "warnings of its checks"},
 
 	{"artifacts", SCHEMA_MORE, ""},
 	{"copied_to", "?text", "the folder given with --copy"},
@@ -34,8 +34,9 @@ const struct schema_row schema_outputs[] = {
 	{"top", SCHEMA_OUTPUT, "What status prints, with load and losses."},
 	{"...", "status", ""},
 	{"losses", "[real|null]",
-		"of the segment that trains now, as run.step tells them: at most ten in a second, "
-		"so not of each step. At most 1024; of more, each second one, each fourth ..."},
+		"of the segment in progress, as in run.step: at most ten per second, so not of "
+		"every step. "
+		"At most 1024; if there are more, every second one, every fourth, and so on."},
 
 	{"list", SCHEMA_OUTPUT, "Runs, the newest last."},
 	{"runs", "[run]", ""},
@@ -48,7 +49,7 @@ const struct schema_row schema_outputs[] = {
 	{"waited", SCHEMA_OBJECT, "One of them."},
 	{"id", "count", ""},
 	{"name", "?text", ""},
-	{"state", "text|null", "null: error says why"},
+	{"state", "text|null", "null: see error"},
 	{"reason", "?text|null", ""},
 	{"error", "?text", ""},
 	{"exit", "count", "what the exit code would be for it alone"},
@@ -59,7 +60,7 @@ const struct schema_row schema_outputs[] = {
 
 	{"cancelled", SCHEMA_OBJECT, "One of them."},
 	{"id", "count", ""},
-	{"state", "text|null", "null: error says why"},
+	{"state", "text|null", "null: see error"},
 	{"already", "?bool", "nothing was changed: it has ended, or is about to"},
 	{"error", "?text", ""},
 	{"exit", "count", "what the exit code would be for it alone"},
@@ -180,8 +181,8 @@ const struct schema_row schema_outputs[] = {
 	{"segments", "count",
 		"in which it has at least 5% more work than the others' median, and most work "
 		"in at least three quarters of its parts"},
-	{"of", "count", "segments that tell"},
-	{"work_ratio", "real", "mean over those segments, of its work to the others' median"},
+	{"of", "count", "segments that have these times"},
+	{"work_ratio", "real", "mean over these segments: its work divided by the others' median"},
 
 	{"data prepare", SCHEMA_OUTPUT, "Token files were written."},
 	{"tokenizer", "text", ""},
@@ -200,8 +201,8 @@ const struct schema_row schema_outputs[] = {
 	{"largest_token", "int", "-1: there is none"},
 	{"distinct_tokens", "count", "different IDs"},
 	{"sha256", "text", "of the file"},
-	{"first_tokens", "[count]", "as many as --first asks for"},
-	{"tokenizer", "text|null", "that text is decoded with; null: no vocabulary was found"},
+	{"first_tokens", "[count]", "the first N, see --first"},
+	{"tokenizer", "text|null", "tokenizer of text; null: no vocabulary was found"},
 	{"separators", "count|null", "tokens that separate documents; null: likewise"},
 	{"text", "text|null", "of first_tokens; null: likewise"},
 
@@ -211,7 +212,7 @@ const struct schema_row schema_outputs[] = {
 	{"tokens", "count", ""},
 	{"largest_token", "int", ""},
 	{"sha256", "text", "of the file"},
-	{"inputs", "[input]", "whose tokens it holds; none: it was checked alone"},
+	{"inputs", "[input]", "files whose tokens it holds; empty: checked alone"},
 
 	{"input", SCHEMA_OBJECT, "A file that was read."},
 	{"path", "text", ""},
@@ -228,10 +229,10 @@ const struct schema_row schema_outputs[] = {
 
 	{"import deepspeed", SCHEMA_OUTPUT, "A DeepSpeed configuration was read."},
 	{"spec", "object", "the run spec, without the keys that are missing"},
-	{"notes", "[import_note]", "keys that the spec does not have as they are"},
+	{"notes", "[import_note]", "keys that are not copied unchanged"},
 	{"missing", "[text]", "keys that a spec requires, and that --set does not give"},
 
-	{"import_note", SCHEMA_OBJECT, "What becomes of a key."},
+	{"import_note", SCHEMA_OBJECT, "How a key is converted."},
 	{"line", "count", "0: the file does not have the key"},
 	{"column", "count", "in characters; 0: the file does not have the key"},
 	{"key", "text", "dotted"},
@@ -262,16 +263,16 @@ const struct schema_row schema_outputs[] = {
 
 	{"option", SCHEMA_OBJECT, "An option."},
 	{"name", "text", "without dashes"},
-	{"arg", "text|null", "what its value is called; null for a flag"},
+	{"arg", "text|null", "name of its value; null for a flag"},
 	{"help", "text", ""},
 
-	{"error", SCHEMA_OUTPUT, "What did not work; it is on standard error as text as well."},
+	{"error", SCHEMA_OUTPUT, "An error; standard error has it as text."},
 	{"error", "failure", ""},
 
 	{"failure", SCHEMA_OBJECT, "Why."},
 	{"exit", "count", "the exit code"},
 	{"message", "text", ""},
-	{"code", "?int", "of gpt2d's refusal, see gpt2d-protocol(7)"},
+	{"code", "?int", "of gpt2d's error, see gpt2d-protocol(7)"},
 	{"data", "?object", "what gpt2d sent with its refusal"},
 	{"file", "?text", "the spec that was refused"},
 	{"errors", "?[spec_error]", "all of a spec's"},

@@ -1,4 +1,4 @@
-/* schema_outputs.h: the lines that gpt2ctl --json prints, one object for each kind of them. */
+/* schema_outputs.h: the kinds of objects that gpt2ctl --json prints. */
 #ifndef GPT2D_CTL_PRINT_SCHEMA_OUTPUTS_H
 #define GPT2D_CTL_PRINT_SCHEMA_OUTPUTS_H
 

@@ -1,4 +1,6 @@
-/* table.h: cells that are aligned when all are known. Cells are added row by row and copied. */
+/*
+ * table.h: a table that is aligned when all cells are known. Cells are added row by row and copied.
+ */
 #ifndef GPT2D_CTL_PRINT_TABLE_H
 #define GPT2D_CTL_PRINT_TABLE_H
 
@@ -20,16 +22,16 @@ struct table {
 void table_init(struct table *t);
 void table_finish(struct table *t);
 
-/* Before the first cell. header "" shows none. */
+/* Before the first cell. header "": no header. */
 void table_column(struct table *t, const char *header, bool right);
 /* Several: names between tabs; ">NAME" is right-aligned. */
 void table_columns(struct table *t, const char *names);
 void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Each line with indent before it, two spaces between columns, no blanks at line ends. The last
- * column is cut at the terminal's width, with an ellipsis for what is left out ("..." where the
- * locale is not UTF-8); a right-aligned one, of numbers, and one of a table that is whole never is.
+ * Prints each line after indent, with two spaces between columns and no trailing blanks. The last
+ * column is cut at the terminal's width with an ellipsis ("..." without UTF-8), except a
+ * right-aligned one, of numbers, and in a table that is whole.
  */
 void table_print(const struct table *t, const struct term *term, const char *indent);
 

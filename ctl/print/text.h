@@ -12,7 +12,7 @@
 
 /* The reason without the state's name, with which gpt2d may begin it ("cancelled: asked for"). */
 const char *text_reason(const char *state, const char *reason);
-/* "STATE: REASON" of a run, coloured, and the end of the line. */
+/* "STATE: REASON" of a run, coloured, and a newline. */
 void text_state(const struct term *t, const json_t *run);
 /* "ann (uid 1234)", or "uid 1234" if the user has no name here. */
 enum { TEXT_USER_BYTES = 100 };
@@ -23,12 +23,10 @@ const char *text_user(int64_t uid, char out[TEXT_USER_BYTES]);
  */
 void text_hold(const struct term *t, const char *label, const json_t *hold);
 
-/*
- * For who follows a run: that gpt2d cannot write its store (status's "store"), or can again.
- */
+/* For a follower of runs: gpt2d cannot write its store (status's "store"), or it can again. */
 void text_store(const struct term *t, const json_t *store);
 
-/* Whether a run waits for more than its own preparation, which takes a moment. */
+/* Whether a run waits for anything but its own preparation, which takes a moment. */
 bool text_waits(const char *waiting);
 /*
  * "waiting" of a status, an outlook or a reply, in out; without the code of a run that waits behind
@@ -40,9 +38,9 @@ void text_outlook(const struct term *t, const json_t *outlook);
 /* Of the reply to "status": how many runs are queued, why, and the first rows of them. */
 void text_queue(const struct term *t, const json_t *status, size_t rows);
 
-/* Of the reply to "status": the run in progress, or that there is none. */
+/* From the reply to "status": the run in progress, or that there is none. */
 void text_running(const struct term *t, const json_t *status);
-/* Lines with a bar of what protocol.h calls progress; nothing for null. */
+/* Lines with a bar for a progress object of protocol.h; nothing for null. */
 void text_progress(const struct term *t, const json_t *progress);
 
 /* "8 buckets of 1,048,576 el (4.19 MB)" of an engine's plan, or "-". */

@@ -154,7 +154,8 @@ static enum outcome check_target(struct item *item)
 		return errno == ENOENT ? COPIED : fail(item, FAILED, "%s", strerror(errno));
 	if (S_ISLNK(st.st_mode))
 		return fail(item, DIFFERS,
-			"a symbolic link is there, which is not followed or replaced: remove it");
+			"exists as a symbolic link, which gpt2ctl does not follow or replace: "
+			"remove it");
 	if (!S_ISREG(st.st_mode))
 		return fail(item, DIFFERS, "something that is no regular file is there");
 	if (has_file(item->target, item->bytes, item->sha256))

@@ -10,9 +10,9 @@
 
 #include "ctl/print/output.h"
 
-/* The member of an array of objects whose `arm` is that; NULL: none. */
+/* The member of an array of objects with this `arm`; NULL: none. */
 const json_t *comparison_text_arm(const json_t *rows, const json_t *arm);
-/* Whether a row of `comparisons` is the baseline run once more, and nothing that was asked for. */
+/* Whether a row of `comparisons` is the A/A control and not an arm of the spec. */
 bool comparison_text_hidden(const json_t *comparison, const json_t *row);
 
 /* Of its intervals, in percent. */

@@ -1,7 +1,7 @@
 /*
- * samples.h: results of any program out of its files: one number a run. Read are lines of numbers,
- * a column of a CSV file, a member of JSON (one document or one a line), the export of hyperfine,
- * and logs in which a pattern finds the number of each step.
+ * samples.h: reads results of any program from its files: one number per run. The formats are lines
+ * of numbers, a column of a CSV file, a member of JSON (one document or one per line), the export
+ * of hyperfine, and logs in which a pattern finds the number of each step.
  */
 #ifndef GPT2D_CTL_RESULTS_SAMPLES_H
 #define GPT2D_CTL_RESULTS_SAMPLES_H
@@ -16,9 +16,9 @@ struct samples {
 };
 
 struct samples_options {
-	/* POSIX extended, its first group is the number; a file is one run then. NULL: no log */
+	/* POSIX extended; its first group is the number, and a file is one run. NULL: not a log */
 	const char *pattern;
-	size_t drop; /* steps of a log that are left out of its mean */
+	size_t drop; /* steps of a log that are not in its mean */
 };
 
 /*

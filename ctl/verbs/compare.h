@@ -1,4 +1,4 @@
-/* compare.h: what `compare` shares with `follow` and `tune`. */
+/* compare.h: functions of `compare` that `follow` and `tune` use. */
 #ifndef GPT2D_CTL_VERBS_COMPARE_H
 #define GPT2D_CTL_VERBS_COMPARE_H
 

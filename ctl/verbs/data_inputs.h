@@ -34,27 +34,27 @@
 	"threads that encode (default: one for each processor); the tokens do not depend on the "  \
 	"number"
 
-/* What an input gave. */
+/* The totals of an input. */
 struct data_inputs_sum {
 	int64_t tokens, documents;
-	int64_t replaced; /* U+FFFD for bytes that are no UTF-8 */
+	int64_t replaced; /* U+FFFD for bytes that are not UTF-8 */
 };
 
 struct data_inputs {
 	const char *const *names; /* of the inputs, n */
 	size_t n;
-	const char *verb, *name; /* for messages; beside the progress bar */
+	const char *verb, *name; /* for messages beside the progress bar */
 	const char *fallback;    /* the tokenizer without --tokenizer; NULL: bytes */
 	struct tokenizer tokenizer;
 	struct documents *documents;
 	struct encoder_job job;
 	struct data_inputs_sum *sums;
-	int64_t limit;    /* documents at most, 0: all */
+	int64_t limit;    /* maximum of documents, 0: all */
 	int64_t n_tokens; /* so far */
-	int64_t largest;  /* token id so far, -1: none */
+	int64_t largest;  /* largest token ID so far, -1: none */
 	struct progress progress;
 	int64_t begun_ns; /* monotonic */
-	/* The caller's: takes the tokens of the next part. 0, or e's exit status. */
+	/* The caller's: takes the tokens of the next part. 0, or an exit status with e. */
 	int (*take)(void *of, const uint16_t *ids, size_t n, struct ctl_error *e);
 	void *of;
 };
@@ -71,7 +71,10 @@ void data_inputs_finish(struct data_inputs *in); /* takes a zeroed one */
 
 /* [{path, bytes, documents, tokens}] of the inputs. */
 json_t *data_inputs_json(const struct data_inputs *in);
-/* Lines on o's stderr: inputs that are no UTF-8, and a vocabulary that is not of GPT-2's size. */
+/*
+ * Prints lines to o's stderr: inputs that are not UTF-8, and a vocabulary that does not have
+ * GPT-2's size.
+ */
 void data_inputs_note(struct output *o, const struct data_inputs *in);
 
 #endif

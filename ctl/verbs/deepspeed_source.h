@@ -14,13 +14,13 @@ void deepspeed_source_print(struct ctl *ctl, const struct spec_source *source, s
 
 /*
  * Reads source's text as a DeepSpeed configuration, and prints the list of its keys on stderr,
- * unless --quiet is given. 0, or the exit status of what was printed: the file cannot be read, or
+ * unless --quiet is given. 0, or the exit status of a printed error: the file cannot be read, or
  * --strict is given and a key has no counterpart. *import is the caller's in every case.
  */
 int deepspeed_source_read(
 	struct ctl *ctl, const struct spec_source *source, struct deepspeed_import *import);
 
-/* The same, and the spec as source's text, with the places of the file. */
+/* The same, with the spec as source's text, and the places of the file. */
 int deepspeed_source_convert(
 	struct ctl *ctl, struct spec_source *source, struct deepspeed_import *import);
 

@@ -1,4 +1,4 @@
-/* dry_run.h: what `submit --dry-run` prints. */
+/* dry_run.h: the output of `submit --dry-run`. */
 #ifndef GPT2D_CTL_VERBS_DRY_RUN_H
 #define GPT2D_CTL_VERBS_DRY_RUN_H
 
@@ -6,7 +6,7 @@
 
 #include "ctl/print/output.h"
 
-/* verbose: with the resolved spec, which --json has always. */
+/* verbose: with the resolved spec; --json always has it. */
 void dry_run_print(struct output *o, const json_t *reply, bool verbose);
 
 #endif

@@ -186,9 +186,10 @@ static void clear_bar(void *progress)
 	progress_clear(progress);
 }
 
-int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool told, const struct term *term)
+int follow_run(
+	struct ctl *ctl, struct client *c, int64_t id, bool knows_wait, const struct term *term)
 {
-	struct watch_run r = {.id = id, .told = told};
+	struct watch_run r = {.id = id, .knows_wait = knows_wait};
 	struct following f = {.watch = {.ctl = ctl,
 				      .client = c,
 				      .runs = &r,

@@ -8,10 +8,11 @@
 #include "ctl/verbs/verb.h"
 
 /*
- * Print the run's progress on term until it ends: the exit status by its result, or by what went
- * wrong, which is printed. told: the user knows that the run is queued, and why.
+ * Prints the run's progress on term until it ends. Returns the exit status of its result, or of a
+ * printed error. knows_wait: the user knows that the run is queued, and why.
  */
-int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool told, const struct term *term);
+int follow_run(
+	struct ctl *ctl, struct client *c, int64_t id, bool knows_wait, const struct term *term);
 
 /* Show EVENT_STEP of the run with this name. */
 void follow_show_step(struct progress *p, const char *name, const json_t *params);

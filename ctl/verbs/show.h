@@ -1,4 +1,4 @@
-/* show.h: a run as gpt2d knows it; `compare` computes its figures from it. */
+/* show.h: requests a run with all segments; `compare` computes its figures from it. */
 #ifndef GPT2D_CTL_VERBS_SHOW_H
 #define GPT2D_CTL_VERBS_SHOW_H
 

@@ -1,10 +1,10 @@
-/* submit.h: what `submit` shares with `rerun`: its options, and how a spec is sent. */
+/* submit.h: shared by `submit` and `rerun`: the options, and sending a spec. */
 #ifndef GPT2D_CTL_VERBS_SUBMIT_H
 #define GPT2D_CTL_VERBS_SUBMIT_H
 
 #include "ctl/verbs/spec_errors.h"
 
-/* The first ones are of submit alone. */
+/* The first options are of submit alone. */
 extern const struct option_row submit_options[];
 enum { SUBMIT_OWN_OPTIONS = 2 };
 
@@ -15,11 +15,11 @@ enum { SUBMIT_OWN_OPTIONS = 2 };
 int submit_load(const struct options *args, struct spec_source *source, struct ctl_error *e);
 void submit_unload(struct spec_source *source);
 /*
- * The canonical spec with what the options change, the caller's; NULL when errors were printed:
+ * The canonical spec with the changes of the options, the caller's; NULL after printed errors:
  * *exit is the status.
  */
 char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit);
-/* Options that exclude each other: 0, or CTL_USAGE, which is printed. */
+/* Checks for options that exclude each other: 0, or CTL_USAGE with a printed error. */
 int submit_check(struct ctl *ctl, const struct options *args);
 /* Check the spec, with --set, and send it as the options say: the exit status. */
 int submit_send(struct ctl *ctl, const struct spec_source *source);

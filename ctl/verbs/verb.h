@@ -14,7 +14,7 @@
 #include "ctl/print/output.h"
 #include "proto/options.h"
 
-/* What each verb gets besides its options. */
+/* The context of each verb besides its options. */
 struct ctl {
 	struct output output;
 	struct client_options link;
@@ -22,20 +22,20 @@ struct ctl {
 
 struct verb {
 	const char *name;                 /* one or two words */
-	const char *args;                 /* as the synopsis shows them, "" when there are none */
+	const char *args;                 /* as in the synopsis; "" if there are none */
 	int min_args, max_args;           /* max_args -1: any number */
 	const char *summary;              /* one line */
 	const char *text;                 /* paragraphs, for help VERB and the manual page */
 	const struct option_row *options; /* NULL: none of its own */
 	/* Returns the exit status, enum ctl_exit. */
 	int (*run)(struct ctl *ctl, const struct options *args);
-	bool unended; /* useless for runs that have ended: completion leaves them out */
+	bool unended; /* useless for ended runs: completion omits them */
 };
 
 /*
- * The name of an argument, or of an option's value, says what it may be, and shells complete by it:
- * see the kinds in ctl/completion.c (ID, FILE, DIR, ...). Words in lower case with | between them
- * ("raw|headed") are the choices themselves. [...] is optional, the last may end in "...".
+ * The name of an argument, or of an option's value, defines what shells complete: see the kinds in
+ * ctl/completion.c (ID, FILE, DIR, ...). Words in lower case with | between them ("raw|headed") are
+ * the choices. [...] is optional; the last may end in "...".
  */
 
 extern const struct verb verb_submit, verb_status, verb_top, verb_list, verb_show, verb_follow,
@@ -51,7 +51,7 @@ int verb_parse_id(const char *word, int64_t *id, struct ctl_error *e);
 /* "30d", as the value of an option, to seconds: 0, or CTL_USAGE with e. */
 int verb_parse_time(const char *option, const char *text, int64_t *seconds, struct ctl_error *e);
 
-/* As --json shows an error: {exit, message, data?, code?}. */
+/* An error as in --json: {exit, message, data?, code?}. */
 json_t *verb_error_json(const struct ctl_error *e);
 /* Print e, release it, and return its exit status. */
 int verb_fail(struct ctl *ctl, struct ctl_error *e);
@@ -62,9 +62,9 @@ int verb_fail(struct ctl *ctl, struct ctl_error *e);
  */
 int verb_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
 	void (*text)(struct output *o, const json_t *reply));
-/* The exit status that says more about what went wrong. */
+/* The exit status of the two that says more about the cause. */
 int verb_worse(int a, int b);
-/* Ask on the terminal: whether the answer is "y" or "yes". A signal or the end of input is no. */
+/* Asks on the terminal: whether the answer is "y" or "yes". A signal or the end of input is no. */
 bool verb_confirm(struct ctl *ctl, const char *question, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

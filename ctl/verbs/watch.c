@@ -86,12 +86,12 @@ static bool reports_waiting(const struct watch *w, const struct watch_run *r)
 
 static void report_waiting(struct watch *w, struct watch_run *r, const json_t *reply)
 {
-	const bool told = r->told;
+	const bool knows_wait = r->knows_wait;
 
 	if (!reports_waiting(w, r))
 		return;
-	r->told = false;
-	if (is_news(r, json_object_get(reply, "outlook")) && !told)
+	r->knows_wait = false;
+	if (is_news(r, json_object_get(reply, "outlook")) && !knows_wait)
 		w->snapshot(w, r, reply);
 }
 

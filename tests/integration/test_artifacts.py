@@ -126,7 +126,7 @@ def test_a_folder_that_was_moved(daemon, tmp_path):
             files = all_files(c, number)
             folder.rename(tmp_path / "moved")
             folder.symlink_to(tmp_path / "moved")
-            said = f"run {number}: {folder} is a link, and gpt2d follows none: put the folder itself in its place"
+            said = f"run {number}: {folder} is a link, and gpt2d follows no links: put the folder in its place"
             result = ctl(d, "artifacts", number)
             assert (result.returncode, result.stderr) == (7, f"gpt2ctl: {said}\n"), result
             assert ctl(d, "artifacts", number, "--segment", 1).stderr == result.stderr
@@ -161,8 +161,8 @@ def test_copy(daemon, tmp_path):
         (to / "segments" / "002-b" / "big.bin").mkdir()
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
-        assert "spec.json: another file is there; --force replaces it" in result.stderr
-        assert "big.bin: something that is no regular file is there" in result.stderr
+        assert "spec.json: exists with other content; --force replaces it" in result.stderr
+        assert "big.bin: exists and is not a regular file" in result.stderr
         (to / "segments" / "002-b" / "big.bin").rmdir()
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
@@ -203,7 +203,7 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
         (to / "spec.json").symlink_to(outside / "file")
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == []
-        assert "spec.json: a symbolic link is there, which is not followed or replaced: remove it" in result.stderr
+        assert "spec.json: exists as a symbolic link, which gpt2ctl does not follow or replace: remove it" in result.stderr
         said = "segments: a symbolic link, which is not followed: remove it, or choose another directory\n"
         assert result.stderr.count(said) == 8
         assert not (to / "RUN_COMPLETE.txt").exists()
@@ -358,7 +358,7 @@ def test_a_marker_of_what_is_not_done_is_not_copied(daemon, tmp_path):
         for text in (whole, "x"):
             (folder / "RUN_COMPLETE.txt").write_text(text)
             result = ctl(d, "artifacts", failed)
-            said = "gpt2ctl: altered RUN_COMPLETE.txt: it says that the segment is done, which is cancelled\n"
+            said = "gpt2ctl: altered RUN_COMPLETE.txt: it states that the segment is done, but the state is cancelled\n"
             assert (result.returncode, altered(result)) == (1, said)
             result = ctl(d, "artifacts", failed, "--copy", tmp_path)
             assert result.returncode == 1 and said in result.stderr

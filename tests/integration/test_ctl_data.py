@@ -252,11 +252,11 @@ def test_tokens_do_not_depend_on_the_threads(tmp_path, vocabulary):
 @pytest.mark.parametrize("args, says", [
     (["a.jsonl", "--field", "body"], 'a.jsonl:1: member "body" is missing\nname the member that holds the text with --field; '
         "the line has: text"),
-    (["bad.jsonl"], "bad.jsonl:3: no JSON: column 4"),
-    (["text.txt", "--field", "text"], "text.txt:1: no JSON"),
+    (["bad.jsonl"], "bad.jsonl:3: not JSON: column 4"),
+    (["text.txt", "--field", "text"], "text.txt:1: not JSON"),
     (["a.jsonl", "--vocab", "missing"], "--vocab: missing: No such file"),
     (["a.jsonl", "--vocab", "."], "--vocab: .: no vocabulary in this folder (expected vocab.json and merges.txt"),
-    (["a.jsonl", "--vocab", "text.txt"], "no vocabulary (expected vocab.json, merges.txt, tokenizer.json"),
+    (["a.jsonl", "--vocab", "text.txt"], "not a vocabulary (expected vocab.json, merges.txt, tokenizer.json"),
     (["a.jsonl", "--limit-docs", "0"], "--limit-docs: 0"),
     (["a.jsonl", "--threads", "0"], "--threads: 0"),
 ])
@@ -342,7 +342,7 @@ def test_json_lines_may_begin_with_a_byte_order_mark(tmp_path):
     assert read(tmp_path / "o.bin") == [*b"a", 256, *b"b", 256, *b"c"]
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "a"}\n' + mark + b'{"text": "b"}\n')
     result = prepare("a.jsonl", "-o", "o.bin", cwd=tmp_path)
-    assert result.returncode == 2 and b"a.jsonl:2: no JSON" in result.stderr
+    assert result.returncode == 2 and b"a.jsonl:2: not JSON" in result.stderr
 
 
 def test_verify_takes_the_tokenizer_that_fits(tmp_path, vocabulary):
@@ -393,7 +393,7 @@ def test_only_a_regular_file_is_replaced(tmp_path):
     for path, what in ((pipe, "pipe"), (link, "symbolic link to nothing"), (tmp_path, "directory")):
         result = prepare(text, "-o", path)
         assert result.returncode == 2
-        assert result.stderr.decode() == f"gpt2ctl: {path}: a {what}, a regular file or none is expected\n"
+        assert result.stderr.decode() == f"gpt2ctl: {path}: a {what} (expected a regular file, or none)\n"
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
     target.write_bytes(b"older")
     assert prepare(text, "-o", link).returncode == 0

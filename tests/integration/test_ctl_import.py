@@ -177,7 +177,7 @@ def test_sizes_of_a_batch_that_are_automatic(tmp_path):
     ({"zero_optimization": {"stage": 2, "stage3_max_live_parameters": 10}},
         "zero_optimization.stage3_max_live_parameters", "harmless", "no effect at stage 2"),
     ({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 10}},
-        "zero_optimization.stage3_max_live_parameters", "unsupported", "gathered"),
+        "zero_optimization.stage3_max_live_parameters", "unsupported", "gathers"),
     ({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e9}},
         "zero_optimization.stage3_max_live_parameters", "harmless", ""),
     ({"zero_optimization": {"overlap_com": True}}, "zero_optimization.overlap_com", "unknown", "did you mean overlap_comm?"),
@@ -249,7 +249,7 @@ def test_json_and_quiet(tmp_path):
     assert value["kind"] == "import deepspeed" and value["spec"]["zero_optimization"]["stage"] == 2
     assert value["missing"] == ["model", "data", "seq_len", "work"]
     assert value["notes"][0] == {"line": 3, "column": 3, "key": "steps_per_print", "kind": "harmless",
-        "message": "it only reports; gpt2d measures every step"}
+        "message": "for reports only; gpt2d measures every step"}
     quiet = convert(tmp_path, plain(2, True), "--quiet")
     assert quiet.stderr == "" and json.loads(quiet.stdout) == value["spec"]
 

@@ -244,12 +244,12 @@ static const struct {
 	const char *text, *error;
 } bad_vocabularies[] = {
 	{"", "has no token"},
-	{"not a vocabulary\n", "no vocabulary (expected vocab.json"},
+	{"not a vocabulary\n", "not a vocabulary (expected vocab.json"},
 	{"YQ== 65536\n", "rank 65536: a token file holds ids from 0 to"},
-	{"YQ== 1\nYg== 1\n", "there twice"},
+	{"YQ== 1\nYg== 1\n", "duplicate"},
 	{"{\"a\": 1", ":1: "},
-	{"{\"a\": \"x\"}", "a: its id is no whole number"},
-	{"{\"a\": 1, \"b\": 1}", "there twice"},
+	{"{\"a\": \"x\"}", "a: its ID is not a whole number"},
+	{"{\"a\": 1, \"b\": 1}", "duplicate"},
 	{"{\"\xe2\x82\xac\": 1}", "not in GPT-2's alphabet"},
 	{"{\"model\": {\"type\": \"WordPiece\"}}", "model WordPiece (expected BPE)"},
 	{"{\"model\": {\"type\": \"BPE\"}, \"pre_tokenizer\": {\"type\": \"Sequence\"}}",
@@ -490,10 +490,10 @@ static const struct {
 	{"{\"n\": 123456789012345678901234567890, \"text\": \"x\"}", "x", NULL},
 	{"{\"body\": \"x\", \"id\": 1}", NULL, "member \"text\" is missing"},
 	{"{\"body\": \"x\", \"id\": 1}", NULL, "--field; the line has: body, id"},
-	{"{\"text\": 1}", NULL, "member \"text\" is no string"},
-	{"[1]", NULL, "no JSON object"},
-	{"{\"text\": \"x\"", NULL, "no JSON: column 12"},
-	{"text", NULL, "no JSON"},
+	{"{\"text\": 1}", NULL, "member \"text\" is not a string"},
+	{"[1]", NULL, "not a JSON object"},
+	{"{\"text\": \"x\"", NULL, "not JSON: column 12"},
+	{"text", NULL, "not JSON"},
 };
 
 static void test_lines(void **state)
