@@ -9,8 +9,8 @@ size_t base64_length(size_t n);
 /* out has base64_length(n) + 1 bytes. */
 void base64_encode(const void *bytes, size_t n, char *out);
 /*
- * text, length characters, to out, which has length / 4 * 3 bytes: 0 and *n, or -EINVAL for
- * anything that base64_encode does not write.
+ * Decodes text, length characters, to out, which has length / 4 * 3 bytes: 0 and *n, or -EINVAL for
+ * text that base64_encode does not produce.
  */
 int base64_decode(const char *text, size_t length, unsigned char *out, size_t *n);
 

@@ -1,14 +1,14 @@
 /*
- * checkpoint.h: the files of a checkpoint, and how they are read. A checkpoint is a folder
- * step-N (N optimizer steps were attempted) with one shard per rank that wrote it and, written
- * last, manifest.json (gpt2d-artifacts(5)). A folder without a manifest is no checkpoint.
+ * checkpoint.h: the files of a checkpoint, and how to read them. A checkpoint is a folder step-N (N
+ * optimizer steps were attempted) with one shard per rank and, written last, manifest.json
+ * (gpt2d-artifacts(5)). A folder without a manifest is not a checkpoint.
  *
- * A shard has no header. It holds the sections master, m and v, one after another: the 32-bit
- * weights and AdamW's moments of the shard's ranges of the arena (engine/train/arena.h), range
- * after range in arena order, as little-endian fp32. The ranges of all shards cover [0,
- * param_elems) once. So the content does not depend on bucket sizes or padding, and a run with
- * other ranks reads it as well. Weights of 16 bits have no section: they are the 32-bit ones,
- * rounded to the nearest (even), bit for bit what AdamW wrote.
+ * A shard has no header. It has the sections master, m and v, one after another: the 32-bit weights
+ * and AdamW's moments of the shard's ranges of the arena (engine/train/arena.h), range after range
+ * in arena order, as little-endian fp32. The ranges of all shards cover [0, param_elems) once. So
+ * the content does not depend on bucket sizes or padding, and a run with other ranks can read it.
+ * Weights of 16 bits have no section: they are the 32-bit ones, rounded to the nearest (even), with
+ * the same bits as AdamW wrote.
  */
 #ifndef GPT2D_PROTO_CHECKPOINT_H
 #define GPT2D_PROTO_CHECKPOINT_H
@@ -48,7 +48,7 @@ struct checkpoint_tensor {
 	int64_t first, rows, cols;
 };
 
-/* What a training goes on from, beside the shards. */
+/* The state from which a training continues, except the shards. */
 struct checkpoint_state {
 	int64_t attempted, applied; /* optimizer steps */
 	int64_t samples;            /* sequences read, of all ranks */
@@ -68,22 +68,22 @@ struct checkpoint {
 };
 
 /*
- * The numbers of the steps below folder that have a manifest, newest first; *steps is the caller's
- * to free. How many, or a negative errno (-ENOENT: no such folder).
+ * The numbers of the steps below folder that have a manifest, newest first; the caller frees
+ * *steps. Returns how many, or a negative errno (-ENOENT: no such folder).
  */
 int checkpoint_list(const char *folder, int64_t **steps);
 
 /*
- * A manifest's text alone, of n bytes, in folder dir: the shards are not looked at. As
+ * Parses only a manifest's text, of n bytes, in folder dir, without the shards. Errors as in
  * checkpoint_open.
  */
 int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpoint **out,
 	char *error, size_t error_bytes);
 
 /*
- * Reads the manifest of the checkpoint in dir (a folder step-N) and checks all of it: types, that
- * the ranges cover the arena, that the shards have the size. 0, or a negative errno with error,
- * which names the file: -ENOENT without a manifest, -EBADMSG for a damaged one.
+ * Reads the manifest of the checkpoint in dir (a folder step-N) and checks it: types, that the
+ * ranges cover the arena, and that the shards have the right size. 0, or a negative errno with
+ * error, which names the file: -ENOENT without a manifest, -EBADMSG if it is damaged.
  */
 int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_t error_bytes);
 /*
@@ -94,25 +94,25 @@ int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_
 int checkpoint_find(const char *path, char **dir, char *error, size_t error_bytes);
 void checkpoint_close(struct checkpoint *c); /* takes NULL */
 
-/* NULL: there is none of that name. */
+/* NULL: no tensor has that name. */
 const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, const char *name);
 
 /*
- * Elements [first, first + n) of a section, wherever they are. They are not compared with a hash.
- * 0, or a negative errno with error.
+ * Reads elements [first, first + n) of a section from all shards that have them, without comparing
+ * hashes. 0, or a negative errno with error.
  */
 int checkpoint_read(const struct checkpoint *c, enum checkpoint_section section, int64_t first,
 	int64_t n, float *out, char *error, size_t error_bytes);
 
 /*
- * Reads a section of a shard from its first to its last element and hands each piece, elements
+ * Reads a section of a shard from its first to its last element and passes each piece, elements
  * [first, first + n) of the arena, to take (may be NULL). Compares the hash at the end: -EBADMSG
- * with error naming the shard when the file is damaged. What was taken is then of no use.
+ * with error, which names the shard, if the file is damaged. The pieces are then invalid.
  */
 int checkpoint_stream(const struct checkpoint *c, int64_t shard, enum checkpoint_section section,
 	void (*take)(void *arg, int64_t first, int64_t n, const float *values), void *arg,
 	char *error, size_t error_bytes);
-/* The same of all shards. */
+/* The same for all shards. */
 int checkpoint_verify(const struct checkpoint *c, enum checkpoint_section section, char *error,
 	size_t error_bytes);
 

@@ -1,6 +1,6 @@
 /*
- * duration.h: how long something lasts, in whole seconds, as people read it: "12 s", "25m14s",
- * "7h02m". gpt2d and gpt2ctl write it alike.
+ * duration.h: a duration in whole seconds, as text for people: "12 s", "25m14s", "7h02m". gpt2d and
+ * gpt2ctl use the same form.
  */
 #ifndef GPT2D_PROTO_DURATION_H
 #define GPT2D_PROTO_DURATION_H

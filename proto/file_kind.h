@@ -1,13 +1,13 @@
 /*
- * file_kind.h: what a file is by its first bytes, where that is sure. gpt2ctl makes no tokens of
- * one that is no text, and the engine trains on none that holds no tokens.
+ * file_kind.h: recognises a file by its first bytes, if that is certain. gpt2ctl refuses to make
+ * tokens of files that are not text, and the engine refuses to train on files without tokens.
  */
 #ifndef GPT2D_PROTO_FILE_KIND_H
 #define GPT2D_PROTO_FILE_KIND_H
 
 #include <stddef.h>
 
-/* What llm.c's token files begin with, as a little-endian int32. */
+/* The first number of llm.c's token files, as a little-endian int32. */
 enum { FILE_KIND_MAGIC = 20240520 };
 
 enum file_kind {

@@ -1,7 +1,6 @@
 /*
- * frame.h: lines out of a byte stream, bounded. Knows no JSON and does no I/O: the owner reads
- * bytes into it and takes lines out, so a frame that came in pieces, or several in one read, are
- * the same thing.
+ * frame.h: lines from a byte stream, of limited length. Knows no JSON and does no I/O: the owner
+ * puts bytes in and takes lines out, however the reads split them.
  */
 #ifndef GPT2D_PROTO_FRAME_H
 #define GPT2D_PROTO_FRAME_H
@@ -13,8 +12,8 @@ struct frame; /* a reader's buffer */
 enum frame_status {
 	FRAME_LINE,     /* *line (NUL-terminated, without the newline, valid until the next call) */
 	FRAME_MORE,     /* no whole line is buffered */
-	FRAME_TOO_LONG, /* the line passed line_max; the stream cannot be read on */
-	FRAME_BAD,      /* a NUL byte inside a line; the stream cannot be read on */
+	FRAME_TOO_LONG, /* the line is longer than line_max; reading cannot continue */
+	FRAME_BAD,      /* a NUL byte inside a line; reading cannot continue */
 };
 
 struct frame *frame_create(size_t line_max);

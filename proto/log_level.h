@@ -1,4 +1,4 @@
-/* log_level.h: how important a log line is, in gpt2d's log and in what is stored of a run. */
+/* log_level.h: the level of a log line, in gpt2d's log and in the stored messages of a run. */
 #ifndef GPT2D_PROTO_LOG_LEVEL_H
 #define GPT2D_PROTO_LOG_LEVEL_H
 

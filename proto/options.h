@@ -1,6 +1,6 @@
 /*
- * options.h: command lines, read by a table of options. An option is --NAME VALUE, --NAME=VALUE,
- * -L VALUE or -LVALUE; letters without a value may stand together (-nv). "--" ends the options.
+ * options.h: parses command lines with a table of options. An option is --NAME VALUE, --NAME=VALUE,
+ * -L VALUE or -LVALUE; letters without a value may be joined (-nv). "--" ends the options.
  */
 #ifndef GPT2D_PROTO_OPTIONS_H
 #define GPT2D_PROTO_OPTIONS_H
@@ -29,13 +29,13 @@ struct option_value {
 };
 
 /*
- * What was read. The strings belong to argv, the arrays to options_finish. The caller sets tables
- * and help first; the rest is zero. It may set another table between two calls of options_read.
+ * The result. The strings belong to argv, the arrays to options_finish. The caller first sets
+ * tables and help; the rest is zero. It may set another table between two calls of options_read.
  */
 struct options {
 	const struct option_row *tables[2]; /* searched in this order; either may be NULL */
 	const char *help;                   /* the command that lists them: "gpt2d --help" */
-	const char **words;                 /* the words that are no options */
+	const char **words;                 /* the words that are not options */
 	size_t n_words;
 	struct option_value *values; /* in the order given */
 	size_t n_values;
@@ -43,30 +43,29 @@ struct options {
 };
 
 /*
- * Reads argv from index first: to its end, or with until_word to the first word that is no option.
- * Returns the index of the first argument that was not read, or -EINVAL with error.
+ * Parses argv from index first: to its end, or with until_word to the first word that is not an
+ * option. Returns the index of the first argument that was not read, or -EINVAL with error.
  */
 int options_read(struct options *o, int argc, char **argv, int first, bool until_word, char *error,
 	size_t error_bytes);
 void options_finish(struct options *o);
 
-/* Is the word an option, or letters of options? "-" and "-5" are none. */
+/* Whether the word is an option, or joined letters of options. "-" and "-5" are not. */
 bool options_is_option(const char *word);
-/* The row of a name of n bytes, or of a letter (n 1). NULL: none. */
+/* The row of a name of n bytes, or of a letter (n 1). NULL: unknown. */
 const struct option_row *options_find(const struct options *o, const char *name, size_t n);
 
 bool options_has(const struct options *o, const char *name);
-/* The last value of the option, or otherwise. options_read checked numbers against their rows. */
+/*
+ * The last value of the option, or otherwise. options_read has checked numbers against their rows.
+ */
 const char *options_string(const struct options *o, const char *name, const char *otherwise);
 /* All values of the option, in the order given: how many. values has room for n_values. */
 size_t options_all(const struct options *o, const char *name, const char **values);
 int64_t options_int(const struct options *o, const char *name, int64_t otherwise);
 double options_real(const struct options *o, const char *name, double otherwise);
 
-/*
- * A whole number from text, which is nothing else: 0, -ERANGE if it needs more than 64 bits, or
- * -EINVAL.
- */
+/* Parses a text that is a whole number: 0, -ERANGE if it needs more than 64 bits, or -EINVAL. */
 int options_parse_int(const char *text, int64_t *value);
 
 /* "-c, --config FILE". Returns out. */

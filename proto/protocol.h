@@ -1,9 +1,9 @@
 /*
- * protocol.h: every message, by name, in one place. JSON-RPC 2.0, one object per line.
+ * protocol.h: the names of all messages. JSON-RPC 2.0, one object per line.
  *
  * Between gpt2ctl and gpt2d (Unix socket): requests with an id; "hello" first. Between gpt2d and an
  * engine rank (socketpair, fd 3 of the engine): notifications both ways; "engine.hello" first.
- * proto/gpt2d-protocol.7.in shows an example of each.
+ * proto/gpt2d-protocol.7.in has an example of each.
  */
 #ifndef GPT2D_PROTO_PROTOCOL_H
 #define GPT2D_PROTO_PROTOCOL_H
@@ -12,16 +12,16 @@
 
 enum { PROTOCOL_VERSION = 1 };
 
-/* Longest line: what a client may send; what gpt2d and an engine may send. */
+/* Longest line from a client; longest line from gpt2d or an engine. */
 enum {
 	PROTOCOL_CLIENT_LINE_MAX = 2 << 20,
 	PROTOCOL_LINE_MAX = 16 << 20,
 };
 
-/* Of a run: from -PROTOCOL_PRIORITY_MAX to it; 0 when none is given. */
+/* Priority of a run: from -PROTOCOL_PRIORITY_MAX to this; default 0. */
 enum { PROTOCOL_PRIORITY_MAX = 100 };
 
-/* Tokens of a request "generate", and tokens that it asks for. */
+/* Limits of a request "generate": tokens of the prompt, and tokens to add. */
 enum { PROTOCOL_PROMPT_MAX = 65536 };
 
 /* Bytes of a file in a reply. */
@@ -38,7 +38,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_SUBMIT        "submit"        /* queue a run */
 #define METHOD_DRY_RUN       "dry-run"       /* check a spec; nothing is queued */
 #define METHOD_STATUS        "status"        /* state of gpt2d, its engines and its queue */
-#define METHOD_SHOW          "show"          /* a run, whole */
+#define METHOD_SHOW          "show"          /* a run with its arms, segments and transitions */
 #define METHOD_LIST          "list"          /* runs by ID */
 #define METHOD_FOLLOW        "follow"        /* send the events of a run until it ends */
 #define METHOD_ARTIFACTS     "artifacts"     /* files of the latest attempt of a run */
@@ -71,26 +71,26 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /* the run has another state */
 #define EVENT_STATE   "run.state"
 #define EVENT_SEGMENT "run.segment" /* a segment has another state */
-#define EVENT_BLOCK   "run.block"   /* a block has ended: what is known by now */
+#define EVENT_BLOCK   "run.block"   /* a block has ended: the comparison so far */
 /* a step is done; at most ten such events in a second */
 #define EVENT_STEP     "run.step"
 #define EVENT_ARTIFACT "run.artifact" /* a file is written */
-#define EVENT_LOG      "run.log"      /* what an engine, or gpt2d, had to say of the run */
-/* the store cannot be written, so no end of the run is told; or it can again */
+#define EVENT_LOG      "run.log"      /* a message of an engine or of gpt2d about the run */
+/* gpt2d cannot write the store, so it reports no end of the run; or it can write again */
 #define EVENT_STORE "run.store"
-#define EVENT_DONE  "run.done" /* the last one: how the run ended */
+#define EVENT_DONE  "run.done" /* the last event: how the run ended */
 
 /*
  * ---- gpt2d to an engine ----
  *
  * gpt2d starts an engine as PROGRAM --role rank --rank R --ranks N --threads T, or with another
- * role. Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains one
+ * role. Its fd 3 is the link, its stdin is empty, and its output goes to gpt2d's log. It trains one
  * segment at a time: the next segment.start comes after segment.trained (rank 0), segment.failed or
- * segment.cancelled of the one before. T is at most PROTOCOL_THREADS_MAX.
+ * segment.cancelled of the previous one. T is at most PROTOCOL_THREADS_MAX.
  */
 enum { PROTOCOL_THREADS_MAX = 1024 };
 
-#define ENGINE_CONNECT "engine.connect" /* addresses of all ranks, also of a single one */
+#define ENGINE_CONNECT "engine.connect" /* addresses of all ranks, also if there is only one */
 #define ENGINE_EXIT    "engine.exit"    /* end in good order */
 #define SEGMENT_START  "segment.start"  /* train a segment; sent to the first world ranks */
 #define SEGMENT_CANCEL "segment.cancel" /* end the segment in progress */
@@ -114,7 +114,7 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_TRAINED "segment.trained"
 #define SEGMENT_DONE    "segment.done"   /* Rank 0: all files are durable, the marker last */
 #define SEGMENT_FAILED  "segment.failed" /* any rank */
-/* Rank 0; not sent for a segment that was trained already */
+/* Rank 0; not sent for a segment that is already trained */
 #define SEGMENT_CANCELLED "segment.cancelled"
 #define GENERATE_PROGRESS "generate.progress" /* Rank 0: at most once a second */
 #define GENERATE_DONE     "generate.done"     /* Rank 0: the tokens */
@@ -124,36 +124,37 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 /*
  * ---- the leader of several nodes to a member, and back ----
  *
- * Notifications over the link (daemon/nodes). A member starts engines, passes on what gpt2d and the
- * engines say to each other, and reports how they end. epoch is of one start of all engines: either
- * side ignores a message of an earlier one.
+ * Notifications over the link (daemon/nodes). A member starts engines, forwards messages between
+ * gpt2d and the engines, and reports how they end. epoch identifies one start of all engines: both
+ * sides ignore messages of an earlier epoch.
  */
 #define NODE_HELLO   "node.hello"   /* member: the first message of a connection */
 #define NODE_WELCOME "node.welcome" /* leader: the member belongs to the world */
-#define NODE_REFUSED "node.refused" /* leader: why it does not; the connection is closed */
+#define NODE_REFUSED "node.refused" /* leader: why it refuses the member; it then closes */
 #define NODE_ALIVE   "node.alive"   /* leader, each second; the member sends it back */
 #define NODE_START   "node.start"   /* leader: start the engines of this node */
 #define NODE_SEND    "node.send"    /* leader: pass a message on to the first n of them */
 #define NODE_KILL    "node.kill"    /* leader: kill them */
 #define NODE_STARTED "node.started" /* member: the process of a rank runs */
 #define NODE_SAID    "node.said"    /* member: a message of a rank */
-#define NODE_BROKEN  "node.broken"  /* member: nothing more will come from a rank */
+#define NODE_BROKEN  "node.broken"  /* member: a rank sends no more messages */
 #define NODE_ENDED   "node.ended"   /* member: the process of a rank has ended */
 #define NODE_CHECK   "node.check"   /* leader: check a spec with the files of this node */
-#define NODE_CHECKED "node.checked" /* member: what is wrong with it */
+#define NODE_CHECKED "node.checked" /* member: the errors of the spec on its node */
 #define NODE_LEAVE   "node.leave"   /* member: its gpt2d is stopped */
 
 /* ---- exit codes of an engine ---- */
 enum engine_exit {
 	ENGINE_EXIT_OK = 0,
-	ENGINE_EXIT_OUTPUT = 1, /* what it was to print, and nothing else, could not be written */
+	ENGINE_EXIT_OUTPUT = 1, /* its output (--version, --help) could not be written */
 	ENGINE_EXIT_USAGE = 2,
-	ENGINE_EXIT_PEER_LOST = 70, /* a collective timed out or a peer went away */
-	ENGINE_EXIT_POISONED = 71,  /* the device is in a state that only a new process mends */
-	ENGINE_EXIT_ORPHAN = 72,    /* gpt2d went away */
-	ENGINE_EXIT_BOOTSTRAP = 73, /* ranks could not reach each other, or no room for that */
-	ENGINE_EXIT_STARVED = 74,   /* no thread could be started: starved.h */
-	ENGINE_EXIT_LOADER = 127,   /* of ld.so, before main: a shared library is missing */
+	ENGINE_EXIT_PEER_LOST = 70, /* a collective timed out, or a peer was lost */
+	ENGINE_EXIT_POISONED = 71,  /* only a new process can repair the state of the device */
+	ENGINE_EXIT_ORPHAN = 72,    /* gpt2d ended */
+	/* ranks could not reach each other, or no room for shared memory */
+	ENGINE_EXIT_BOOTSTRAP = 73,
+	ENGINE_EXIT_STARVED = 74, /* no thread could be started: starved.h */
+	ENGINE_EXIT_LOADER = 127, /* of ld.so, before main: a shared library is missing */
 };
 
 /* ---- error codes of replies, beyond JSON-RPC's own ---- */
@@ -167,11 +168,13 @@ enum protocol_error {
 	PROTOCOL_SPEC_REFUSED = -32002, /* data: {errors: [{line, column, key, message}]} */
 	PROTOCOL_NO_SUCH_RUN = -32003,
 	PROTOCOL_NOT_ALLOWED = -32004,
-	PROTOCOL_BUSY = -32005,  /* too many clients, stopping, what was waited for will not be */
-	PROTOCOL_STORE = -32006, /* could not be made durable */
+	/* too many clients, stopping, or the awaited state cannot be reached */
+	PROTOCOL_BUSY = -32005,
+	PROTOCOL_STORE = -32006, /* could not be written to disk */
 	PROTOCOL_NO_SUCH_FILE = -32007,
-	PROTOCOL_WRONG_STATE = -32008, /* of the run, for what is asked */
-	PROTOCOL_WRONG_NODE = -32009,  /* a member of several nodes: the leader serves it */
+	PROTOCOL_WRONG_STATE = -32008, /* the state of the run does not allow the request */
+	/* this node is a member: only the leader serves the request */
+	PROTOCOL_WRONG_NODE = -32009,
 };
 
 /* ---- exit codes of gpt2ctl ---- */
@@ -186,13 +189,13 @@ enum ctl_exit {
 	CTL_NO_SUCH_RUN = 7,
 	CTL_VERSION_MISMATCH = 8,
 	CTL_NOT_ALLOWED = 9,
-	CTL_NOT_NOW = 10,      /* later perhaps */
-	CTL_GPT2D_FAILED = 11, /* or its checker */
-	CTL_WRONG_STATE = 12,  /* of the run, for what is asked */
-	CTL_DECLINED = 13,     /* by whom was asked on the terminal */
+	CTL_NOT_NOW = 10,      /* retry later */
+	CTL_GPT2D_FAILED = 11, /* or its checker failed */
+	CTL_WRONG_STATE = 12,  /* the state of the run does not allow the request */
+	CTL_DECLINED = 13,     /* by the user on the terminal */
 	CTL_AMBIGUOUS = 14,    /* a gate on a verdict that is AMBIGUOUS */
 	CTL_TIMEOUT = 124,
-	CTL_UNREAD = 141, /* stdout's reader went away; what shells show for SIGPIPE */
+	CTL_UNREAD = 141, /* the reader of stdout closed it; what shells show for SIGPIPE */
 };
 
 #endif

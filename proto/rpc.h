@@ -1,6 +1,6 @@
 /*
- * rpc.h: JSON-RPC 2.0 objects, one per line. Builds and takes apart; does no I/O. Batches are
- * refused, duplicate keys are refused, params must be an object.
+ * rpc.h: builds and parses JSON-RPC 2.0 objects, one per line; no I/O. Refuses batches and
+ * duplicate keys; params must be an object.
  */
 #ifndef GPT2D_PROTO_RPC_H
 #define GPT2D_PROTO_RPC_H
@@ -17,24 +17,24 @@ struct rpc_message {
 	json_t *root;       /* owns the rest; released by rpc_clear */
 	json_t *id;         /* request, result, error; NULL otherwise (error: may be JSON null) */
 	const char *method; /* request, notification */
-	json_t *params;     /* request, notification: an object, an empty one when absent */
-	json_t *result; /* result */
-	int code;       /* error */
-	const char *error; /* error */
-	json_t *data;      /* error; may be NULL */
+	json_t *params;     /* request, notification: an object, empty if absent */
+	json_t *result;     /* result */
+	int code;           /* error */
+	const char *error;  /* error */
+	json_t *data;       /* error; may be NULL */
 };
 
 /*
- * 0 and *out, or the JSON-RPC error code to answer with (protocol.h) and why in error. id (when not
- * NULL) gets a new reference to the id to answer to, JSON null when there is none to be read.
+ * 0 and *out, or the JSON-RPC error code for the reply (protocol.h), with the reason in error. id
+ * (unless NULL) gets a new reference to the id for the reply, JSON null if there is none.
  */
 int rpc_parse(const char *line, size_t n, struct rpc_message *out, json_t **id, char *error,
 	size_t error_bytes);
 void rpc_clear(struct rpc_message *m);
 
 /*
- * Lines ready to send: malloc'd, newline at the end, length in *n. They steal the reference of
- * params, result and data. NULL without memory.
+ * Complete lines: malloc'd, with a newline, length in *n. They take the reference of params, result
+ * and data. NULL without memory.
  */
 char *rpc_request(json_int_t id, const char *method, json_t *params, size_t *n);
 char *rpc_notification(const char *method, json_t *params, size_t *n);

@@ -1,6 +1,6 @@
 /*
- * size.h: bytes as people read them, three digits in decimal units: "999 B", "40.0 MB". gpt2d's
- * engines and gpt2ctl write them alike.
+ * size.h: a number of bytes as text for people, three digits in decimal units: "999 B", "40.0 MB".
+ * Engines and gpt2ctl use the same form.
  */
 #ifndef GPT2D_PROTO_SIZE_H
 #define GPT2D_PROTO_SIZE_H

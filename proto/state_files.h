@@ -1,14 +1,14 @@
 /*
- * state_files.h: what gpt2d keeps in the state directory, by name; own_files.c has them all, and no
- * setting may make another use of them.
+ * state_files.h: the names of gpt2d's files in the state directory; own_files.c lists them, and no
+ * setting may use them.
  */
 #ifndef GPT2D_PROTO_STATE_FILES_H
 #define GPT2D_PROTO_STATE_FILES_H
 
-#define STATE_DATABASE "gpt2d.db" /* and beside it STATE_DATABASE.lock, and SQLite's own files */
-#define STATE_RUNS "runs"         /* run.h: run_dir */
-#define STATE_TRASH "runs/.trash" /* trash.h */
-#define STATE_LINK "listening" /* of a leader of several nodes: where it listens */
-#define STATE_TUNING "tuning"     /* the engine's: engine/train/tuning.h */
+#define STATE_DATABASE "gpt2d.db"    /* and beside it STATE_DATABASE.lock, and SQLite's own files */
+#define STATE_RUNS     "runs"        /* run.h: run_dir */
+#define STATE_TRASH    "runs/.trash" /* trash.h */
+#define STATE_LINK     "listening"   /* of a leader of several nodes: its address */
+#define STATE_TUNING   "tuning"      /* the engine's: engine/train/tuning.h */
 
 #endif

@@ -1,4 +1,4 @@
-/* version.h: what this build calls itself in hello, --version and artifacts. */
+/* version.h: the names of this build in hello, --version and artifacts. */
 #ifndef GPT2D_PROTO_VERSION_H
 #define GPT2D_PROTO_VERSION_H
 
@@ -7,7 +7,7 @@
 #error "VERSION_RELEASE is not defined: the build system passes it"
 #endif
 
-/* The option build_id, else git describe of the sources, or the release when there is no git. */
+/* The option build_id, else git describe of the sources, else the release. */
 extern const char version_build[];
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * waiting.h: why a queued run does not start: the codes with which a text of "waiting" begins
- * ("code: text"). The table makes their list in gpt2d-protocol(7).
+ * waiting.h: the codes of reasons why a queued run does not start, in a text of "waiting" ("code:
+ * text"). gpt2d-protocol(7) lists them from this table.
  */
 #ifndef GPT2D_PROTO_WAITING_H
 #define GPT2D_PROTO_WAITING_H
 
 #include <stdio.h>
 
-/* In the order in which they are looked for: the first that holds is told. */
+/* In order of precedence: the first one that applies is shown. */
 enum waiting {
 	WAITING_STOPPING,
 	WAITING_MEMBER,

@@ -1,5 +1,5 @@
 /*
- * comparison.h: the arms of an experiment beside its baseline, from the segments that were trained:
+ * comparison.h: compares the arms of an experiment with its baseline, from the trained segments:
  * figures, proof of equal work, and a verdict (proto/stats/verdict.h). gpt2d writes the result to
  * experiment.json, and `gpt2ctl compare` prints the same result. JSON in, JSON out; no I/O.
  */
@@ -12,7 +12,7 @@
 struct estimate;
 struct spec;
 
-/* So begins the reason of a segment whose arm has failed: that one, or one that was left out. */
+/* Prefix of the reason of a segment whose arm has failed, also of skipped segments of that arm. */
 #define COMPARISON_ARM_FAILED "arm_failed: "
 
 /*

@@ -13,7 +13,7 @@
 #include "proto/stats/stats.h"
 #include "proto/stats/verdict.h"
 
-/* Means over an arm's segments, weighted by measured tokens. null where one segment has none. */
+/* Means over an arm's segments, weighted by measured tokens. null if a segment has none. */
 enum comparison_mean {
 	MEAN_DATA,
 	MEAN_FORWARD,
@@ -32,12 +32,12 @@ enum comparison_mean {
 };
 struct comparison_mean_row {
 	const char *key;    /* of the comparison */
-	const char *object; /* of the summary, in which `member` is; NULL: the summary itself */
+	const char *object; /* member of the summary that has it; NULL: the summary itself */
 	const char *member;
 };
 extern const struct comparison_mean_row comparison_means[COMPARISON_MEANS];
 
-/* The largest change between an arm and the baseline that its differing keys may cause. */
+/* The largest change between an arm and the baseline that their different keys may cause. */
 enum comparison_class {
 	CLASS_NUMERICS,  /* losses bit-equal */
 	CLASS_ORDER,     /* sums in another order: losses within COMPARISON_TOLERANCE */
@@ -51,11 +51,12 @@ extern const char *const comparison_class_names[];
 struct comparison_cell {
 	int64_t planned, done, stalled;
 	int64_t tokens, tokens_total, attempted, applied;
-	int64_t saving;   /* steps done beside a checkpoint, not measured */
-	double seconds;   /* elapsed in the measured steps */
-	double loss_diff; /* the largest to the baseline's first segment; NaN: not comparable */
-	bool bit_equal;   /* all losses, to the same */
-	bool data_equal;  /* the same token sequences */
+	int64_t saving; /* steps beside a checkpoint, not measured */
+	double seconds; /* elapsed in the measured steps */
+	/* largest difference to the baseline's first segment; NaN: not comparable */
+	double loss_diff;
+	bool bit_equal;  /* the same for all losses */
+	bool data_equal; /* the same token sequences */
 };
 
 struct comparison_block {
@@ -69,7 +70,7 @@ struct comparison_arm {
 	size_t index; /* in the spec */
 	const json_t *plan;
 	int64_t segments, tokens, tokens_total, attempted, applied, skipped, stalled;
-	int64_t checkpoints, saving; /* written; steps beside them, not measured */
+	int64_t checkpoints, saving; /* checkpoints written; steps beside them, not measured */
 	double seconds, energy_j, peak_bytes, throttle;
 	struct {
 		double sum, tokens;
@@ -81,7 +82,7 @@ struct comparison_arm {
 	double init_ns, switch_ns;
 	int64_t n_switches;
 	json_t *losses; /* at the end of each segment */
-	bool failed;    /* the arm broke off: blocks are kept without it */
+	bool failed;    /* the arm failed: blocks count without it */
 
 	/* against the baseline */
 	enum comparison_class class;
@@ -97,7 +98,7 @@ struct comparison {
 	const struct spec *spec;
 	const json_t *show;
 	struct comparison_arm arms[SPEC_ARMS_MAX];
-	size_t n_arms, baseline, control; /* control: n_arms when there is none */
+	size_t n_arms, baseline, control; /* control: n_arms if there is none */
 	struct comparison_block *blocks;
 	size_t n_blocks, n_kept;
 	int64_t used, left_out;
@@ -107,9 +108,9 @@ struct comparison {
 	double alpha;
 };
 
-/* A number of an object; NaN when it is none. */
+/* A number of an object; NaN if it is not a number. */
 double comparison_number(const json_t *object, const char *key);
-/* How much faster the arm was, in ln 1e-9; where they measured other tokens, per token. */
+/* How much faster the arm was, in ln 1e-9; per token if the arms measured different tokens. */
 int64_t comparison_log_ratio(const struct comparison_cell *base, const struct comparison_cell *own);
 json_t *comparison_json(const struct comparison *c);
 

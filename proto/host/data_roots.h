@@ -1,7 +1,7 @@
 /*
  * data_roots.h: the folders below which runs may read data. gpt2d checks a path when a run is
- * submitted, so that its owner learns of it. The engine checks the file that it opens, because a
- * link may have changed since.
+ * submitted, so that the user sees the error at once. The engine checks the file that it opens,
+ * because a link may have changed since.
  */
 #ifndef GPT2D_PROTO_HOST_DATA_ROOTS_H
 #define GPT2D_PROTO_HOST_DATA_ROOTS_H
@@ -27,7 +27,7 @@ int data_roots_open(
 
 /* Member data_roots of a message: an array of strings. */
 json_t *data_roots_json(const struct data_roots *roots);
-/* array: NULL means anywhere. The strings belong to it. 0, or -EINVAL. */
+/* array: NULL means anywhere. *roots borrows its strings. 0, or -EINVAL. */
 int data_roots_read(struct data_roots *out, const json_t *array);
 
 #endif

@@ -1,19 +1,16 @@
-/*
- * filesystem.h: which file system a path lies on, by the name a person knows it by; and that the
- * names in a folder are on its disk.
- */
+/* filesystem.h: describes the file system of a path for people, and flushes a folder to disk. */
 #ifndef GPT2D_PROTO_HOST_FILESYSTEM_H
 #define GPT2D_PROTO_HOST_FILESYSTEM_H
 
 #include <stddef.h>
 
 /*
- * "/var (ext4)": mount point and type of what path, which exists and is absolute, lies on, from
- * /proc/self/mountinfo; "an unknown file system" where that cannot be told.
+ * "/var (ext4)": mount point and type of the file system of path, which exists and is absolute,
+ * from /proc/self/mountinfo; "an unknown file system" if that is not known.
  */
 void filesystem_describe(const char *path, char *out, size_t out_bytes);
 
-/* What was made, renamed or removed in the folder dir stays so: 0, or a negative errno. */
+/* Makes earlier changes of names in the folder dir durable: 0, or a negative errno. */
 int filesystem_sync(const char *dir);
 
 #endif

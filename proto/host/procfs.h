@@ -1,4 +1,4 @@
-/* procfs.h: /proc: is it of this process's pid namespace, and which program is a process? */
+/* procfs.h: whether /proc belongs to this process's pid namespace, and the program of a process. */
 #ifndef GPT2D_PROTO_HOST_PROCFS_H
 #define GPT2D_PROTO_HOST_PROCFS_H
 
@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* 0; or -ENOENT, or -EXDEV if /proc is of another namespace, and why. */
+/* 0; or -ENOENT, or -EXDEV if /proc belongs to another namespace, with error. */
 int procfs_check(char *why, size_t why_bytes);
 
 /*
- * Which process pid is, so that people can find an old one: "/usr/bin/gpt2d, pid 12";
+ * The program of process pid, so that people can find an old one: "/usr/bin/gpt2d, pid 12";
  * "/usr/bin/gpt2d (deleted), pid 12" if its file was replaced; "pid 12" if the kernel hides it.
  */
 void procfs_describe(pid_t pid, char *out, size_t out_bytes);
 
-/* The user and the name of a process, as ps has them; false: it has ended, or is hidden. */
+/* The user and the name of a process, as in ps; false: it has ended, or is hidden. */
 bool procfs_owner(pid_t pid, uid_t *uid, char *name, size_t name_bytes);
 
 #endif

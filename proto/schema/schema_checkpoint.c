@@ -15,7 +15,7 @@ const struct schema_row schema_manifest[] = {
 	{"attempt", "count", ""},
 	{"segment", "count", "from 1"},
 	{"step", "count", "optimizer steps attempted"},
-	{"state", "checkpoint_state", "what the training goes on from"},
+	{"state", "checkpoint_state", "position, counters and loss scale of the training"},
 	{"precision", "=fp32,tf32,bf16,fp16", ""},
 	{"world", "count", "ranks that wrote it"},
 	{"zero_stage", "count", ""},
@@ -34,7 +34,7 @@ const struct schema_row schema_manifest[] = {
 	{"written_at", "time", ""},
 	{"build", "text", ""},
 
-	{"checkpoint_state", SCHEMA_OBJECT, "Where a training was."},
+	{"checkpoint_state", SCHEMA_OBJECT, "The state of a training."},
 	{"attempted", "count", "optimizer steps"},
 	{"applied", "count", "of these; the learning rate and AdamW count them"},
 	{"samples", "count", "sequences read, of all ranks: the next one's number"},
@@ -83,11 +83,11 @@ const struct schema_row schema_checkpoints[] = {
 	{"last_step", "count", "of the last one that was written; 0: none"},
 	{"bytes", "count", "of one"},
 	{"steps_left_out", "count",
-		"beside which one was written, so that they are not measured; 0 where no other "
-		"step is there"},
+		"beside which one was written, which are not measured; 0 if there are no other "
+		"steps"},
 	{"copy_mean_s", "real|null", "in which training waited for the copy of rank 0"},
 	{"wait_mean_s", "real|null", "in which it waited for the checkpoint before"},
-	{"write_mean_s", "real|null", "in which it was written while training continued"},
+	{"write_mean_s", "real|null", "of writing while training continued"},
 
 	{"check_checkpoint", SCHEMA_OBJECT, "What checkpoints take."},
 	{"bytes", "count", "of one, all ranks' shards"},

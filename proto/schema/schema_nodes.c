@@ -4,7 +4,7 @@
 #include "proto/schema/schema.h"
 
 const struct schema_row schema_nodes[] = {
-	{"world", SCHEMA_OBJECT, "The nodes, as this one sees them."},
+	{"world", SCHEMA_OBJECT, "The nodes, as seen by this one."},
 	{"node", "count", "the ID of this node; 0: the leader"},
 	{"part", "=leader,member", ""},
 	{"nodes", "count|null", "of the world; null on a member"},
@@ -12,12 +12,12 @@ const struct schema_row schema_nodes[] = {
 	{"interface", "text|null", "of UCX and NCCL between nodes"},
 	{"listen", "text|null", "address of the leader's socket, with the port that it got"},
 	{"leader", "leader|null", "null on the leader"},
-	{"members", "[member]", "on the leader: all nodes but its own"},
+	{"members", "[member]", "on the leader: all other nodes"},
 
 	{"leader", SCHEMA_OBJECT, "A member's link to its leader."},
 	{"state", "=waiting,connecting,joined,fencing,stopping,stopped",
 		"fencing: the leader is lost and the engines end"},
-	{"host", "text|null", "as the leader says; null: it was never there"},
+	{"host", "text|null", "reported by the leader; null: never joined"},
 	{"address", "text", "the setting join"},
 	{"since", "time|null", "the member joined, or lost the leader"},
 	{"reason", "text|null", "why the member is not joined"},
@@ -57,7 +57,7 @@ const struct schema_row schema_nodes[] = {
 	{"world", "count", "ranks of all nodes"},
 	{"host", "text", "of the leader"},
 
-	{"node.refused", SCHEMA_ORDER, "The leader: why it does not; the leader then closes."},
+	{"node.refused", SCHEMA_ORDER, "The leader: why it refuses the member; it then closes."},
 	{"reason", "text", ""},
 
 	{"node.alive", SCHEMA_ORDER, "The leader, each second; the member sends it back."},
@@ -90,7 +90,7 @@ const struct schema_row schema_nodes[] = {
 	{"method", "text", ""},
 	{"params", "object", "of that message"},
 
-	{"node.broken", SCHEMA_REPORT, "A member: nothing more will come from a rank."},
+	{"node.broken", SCHEMA_REPORT, "A member: a rank sends no more messages."},
 	{"epoch", "count", ""},
 	{"rank", "count", ""},
 	{"reason", "?text", "it sent an invalid message; absent: it closed its link"},
@@ -99,7 +99,7 @@ const struct schema_row schema_nodes[] = {
 	{"epoch", "count", ""},
 	{"rank", "count", ""},
 	{"end", "text", "how"},
-	{"blames_peer", "bool", "it lost another rank: the cause is elsewhere"},
+	{"blames_peer", "bool", "true: it lost another rank, where the cause is"},
 
 	{"node.check", SCHEMA_ORDER, "The leader: check a spec with the files of this node."},
 	{"id", "count", "comes back in node.checked"},
@@ -111,7 +111,7 @@ const struct schema_row schema_nodes[] = {
 	{"probe", "?text", "a file that the leader has just made in the folder of checkpoints"},
 	{"resume", "?[text]", "folders of checkpoints for resume_from"},
 
-	{"node.checked", SCHEMA_REPORT, "A member: what is wrong with the spec on its node."},
+	{"node.checked", SCHEMA_REPORT, "A member: the errors of the spec on its node."},
 	{"id", "count", ""},
 	{"errors", "[check_error]", ""},
 

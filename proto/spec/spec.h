@@ -1,9 +1,9 @@
 /*
  * spec.h: the run spec, from JSON text to resolved configurations. One parser for gpt2ctl, gpt2d
- * and the engines. The keys are in one table (spec_table.c): a row gives the key's type, range,
+ * and the engines. The keys are in one table (spec_table.c): a row has the key's type, range,
  * default, help, JSON Schema and manual text. Nothing is rounded, coerced or ignored: every
  * unknown, duplicate, wrong-typed, out-of-range or contradictory key is an error with file, line
- * and key, and all errors of a file are reported in one go. Keys that begin with "x_" and the key
+ * and key, and all errors of a file are reported together. Keys that begin with "x_" and the key
  * "comment" are free for notes.
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_H
@@ -22,7 +22,7 @@ int spec_parse(const char *text, size_t n, const struct spec_options *options, s
 	struct spec_errors *errors);
 void spec_free(struct spec *spec); /* takes NULL */
 
-/* Segments that the spec's design has, and their order; out has room for all of them. */
+/* Number of segments of the spec's design, and their order; out has room for all of them. */
 size_t spec_segments(const struct spec *spec);
 void spec_order(const struct spec *spec, struct design_segment *out);
 
@@ -36,13 +36,13 @@ void spec_differences(const struct spec *spec, size_t arm, size_t other,
 	void *arg);
 
 /*
- * ---- canonical form: all keys that mean something, in table order, defaults written out, the
- * first arm's values as the base and of each arm what differs; parses back to the same ----
+ * ---- canonical form: all keys that apply, in table order, with defaults; the first arm's values
+ * as the base, and for each arm its differences; parses back to the same spec ----
  */
 
 /* A malloc'd NUL-terminated JSON text. */
 char *spec_canonical(const struct spec *spec);
-/* The canonical text of arm i alone, as a spec without arms and design: what a segment trains. */
+/* The canonical text of arm i alone, as a spec without arms and design: the spec of a segment. */
 char *spec_canonical_arm(const struct spec *spec, size_t arm);
 
 enum { SPEC_HASH_HEX = 64 };

@@ -1,7 +1,4 @@
-/*
- * spec_config.h: what a run spec says once it is resolved: every default filled in, every number
- * known.
- */
+/* spec_config.h: a resolved run spec: all defaults filled in, all numbers known. */
 #ifndef GPT2D_PROTO_SPEC_SPEC_CONFIG_H
 #define GPT2D_PROTO_SPEC_SPEC_CONFIG_H
 
@@ -36,7 +33,7 @@ enum spec_warmup { SPEC_WARMUP_LOG, SPEC_WARMUP_LINEAR };
 enum spec_recompute { SPEC_RECOMPUTE_NONE, SPEC_RECOMPUTE_SELECTIVE, SPEC_RECOMPUTE_FULL };
 enum spec_data { SPEC_DATA_FILE, SPEC_DATA_SYNTHETIC };
 
-/* As specs spell them: "bf16", "selective". */
+/* In the spelling of specs: "bf16", "selective". */
 const char *spec_precision_name(enum spec_precision precision);
 const char *spec_recompute_name(enum spec_recompute recompute);
 
@@ -49,7 +46,7 @@ struct spec_model {
 };
 
 /* One configuration, every default filled in, every number resolved. */
-/* Of a validation step in all, whatever the micro-batch, the accumulation and the GPUs. */
+/* Of a validation step in all, independent of micro-batch, accumulation and GPUs. */
 enum { SPEC_VALIDATION_SEQUENCES = 8 };
 
 struct spec_config {
@@ -91,22 +88,23 @@ struct spec_config {
 	int64_t fp16_initial_scale_power, fp16_loss_scale_window, fp16_hysteresis;
 	double fp16_min_loss_scale;
 	bool fp16_consecutive_hysteresis;
-	int64_t fp16_skips_max;         /* overflows in a row with one scale that fail the run */
+	/* overflows in a row with the same scale that fail the run */
+	int64_t fp16_skips_max;
 	enum spec_precision grad_dtype; /* what is reduced; resolved, never "auto" */
 	enum spec_recompute recompute;
 
-	int64_t checkpoint_every; /* optimizer steps; 0: none while it trains */
-	int64_t checkpoint_keep;  /* that stay; 0: none are written */
+	int64_t checkpoint_every; /* optimizer steps; 0: none during the run */
+	int64_t checkpoint_keep;  /* number to keep; 0: none are written */
 	bool checkpoint_at_end;
 	char checkpoint_dir[SPEC_PATH_MAX]; /* absolute once resolved; empty: the run's folder */
 	char resume_from[SPEC_PATH_MAX];    /* a run's ID or an absolute path; empty: neither */
 
-	/* work: optimizer_steps is always resolved, the rest as asked (0: not asked) */
+	/* work: optimizer_steps is always resolved, the others as given (0: not given) */
 	int64_t optimizer_steps;
 	int64_t work_micro_steps, work_tokens;
 	int64_t work_epochs;      /* the engine resolves optimizer_steps by the data */
-	int64_t warmup_steps;     /* first steps of a segment, outside the timing */
-	double target_loss;       /* training loss whose time is reported; 0: none */
+	int64_t warmup_steps;     /* first steps of a segment, not measured */
+	double target_loss;       /* report the time to this training loss; 0: no report */
 	int64_t validation_steps; /* of SPEC_VALIDATION_SEQUENCES each, after the last step */
 };
 
@@ -117,7 +115,7 @@ struct spec_arm {
 
 struct spec {
 	char name[SPEC_NAME_MAX + 1];
-	bool restart;      /* re-queue after the daemon went away in mid-run */
+	bool restart;      /* queue again after gpt2d ended during the run */
 	int64_t timeout_s; /* of the whole run, 0: none */
 	size_t n_arms;     /* >= 1; without "arms" one arm named "run" */
 	struct spec_arm arms[SPEC_ARMS_MAX];
@@ -125,38 +123,35 @@ struct spec {
 	int64_t repetitions; /* blocks */
 	bool mirrored;       /* a block is an order of the arms and then its mirror */
 	int64_t design_seed;
-	double margin; /* ratios closer to 1 than this fraction are the same */
+	double margin; /* ratios closer to 1 than this fraction count as the same */
 	bool aa_control;
 	int64_t spare_blocks;   /* replace void ones */
 	double stop_half_width; /* of the interval's logarithm; 0: run all blocks */
 	size_t control;         /* the arm that repeats the first one, or SPEC_NO_CONTROL */
 };
 
-/* Where and for what a spec is read. */
+/* The context in which a spec is read. */
 struct spec_options {
-	/* without links; relative data paths are taken from here; NULL: they are refused */
+	/* absolute, without links; the base of relative data paths; NULL: they are refused */
 	const char *base_dir;
 	/*
-	 * ranks the daemon has; 0: not known (a client), then `gpus` may stay 0 and batch numbers
-	 * that need it are checked later by the daemon
+	 * ranks of the daemon; 0: not known (a client), then `gpus` may stay 0 and the daemon
+	 * checks the batch numbers that need it
 	 */
 	int world;
-	/* "key=value" overrides, as --set; a value is JSON, or a bare word */
+	/* "key=value" overrides of --set; a value is JSON, or a bare word */
 	const char *const *sets;
 	size_t n_sets;
-	/* "key=value,value" as --sweep: further members of "sweep" */
+	/* "key=value,value" of --sweep: more members of "sweep" */
 	const char *const *sweeps;
 	size_t n_sweeps;
 };
 
-/*
- * The key of the first file that a configuration reads ("data.train"), and the file; NULL: it reads
- * none.
- */
+/* The key of the first file that a configuration reads ("data.train"), and the file; NULL: none. */
 const char *spec_file_key(const struct spec_config *config, const char **path);
 /* Whether the run writes checkpoints. */
 bool spec_checkpoints(const struct spec_config *config);
-/* The run's ID, at least 1, that a value like resume_from is; 0: it is a path, or empty. */
+/* The run ID, at least 1, in a value like resume_from; 0: a path, or empty. */
 int64_t spec_run_id(const char *text);
 
 /* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */

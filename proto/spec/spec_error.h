@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* From 1, in characters; line 0: no place of the text. */
+/* From 1, in characters; line 0: not in the text. */
 struct spec_place {
 	int line, column;
 };
 
 struct spec_error {
 	struct spec_place at;
-	char key[256]; /* dotted path, empty when none applies */
+	char key[256]; /* dotted path, empty if none applies */
 	char message[512];
 };
 struct spec_errors {
@@ -28,14 +28,14 @@ void spec_error_print(const struct spec_error *error, const char *file, FILE *ou
 void spec_errors_print(const struct spec_errors *errors, const char *file, FILE *out);
 
 /*
- * Add one error; beyond the list's room it is only counted. Text that came from a user may be part
- * of key and message: control characters and broken UTF-8 become '?', what is too long ends in
- * "...". The same error is kept once (a wrong base value shows in every arm).
+ * Add one error; errors beyond the list's room are only counted. key and message may contain text
+ * from a user: control characters and invalid UTF-8 become '?', and long text ends in "...". Equal
+ * errors are kept once (a wrong base value shows in every arm).
  */
 void spec_error_add(struct spec_errors *errors, struct spec_place at, const char *key,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* False when an added error would only be counted: no need to work for its text. */
+/* False if an added error would only be counted, so that the caller can skip formatting. */
 bool spec_error_room(const struct spec_errors *errors);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * spec_json.h: a strict reader of JSON text (RFC 8259) that keeps the place of everything. Beyond
- * the RFC it refuses duplicate keys (compared after their escapes are resolved), NUL characters,
- * nesting deeper than SPEC_JSON_DEPTH_MAX and numbers of more than SPEC_JSON_NUMBER_MAX characters.
- * Time is n log n in the text.
+ * spec_json.h: a strict reader of JSON text (RFC 8259) that keeps the place of each value. Beyond
+ * the RFC it refuses duplicate keys (compared after escapes are resolved), NUL characters, nesting
+ * deeper than SPEC_JSON_DEPTH_MAX and numbers of more than SPEC_JSON_NUMBER_MAX characters. Time is
+ * n log n in the text.
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_JSON_H
 #define GPT2D_PROTO_SPEC_SPEC_JSON_H
@@ -28,9 +28,9 @@ enum spec_json_type {
 
 struct spec_json_node {
 	enum spec_json_type type;
-	bool duplicate;       /* a member whose key the object has already */
-	struct spec_place at; /* of a member: its key's */
-	const char *key;      /* of a member, NUL-terminated UTF-8; else NULL */
+	bool duplicate;       /* a member with a duplicate key */
+	struct spec_place at; /* for a member: place of its key */
+	const char *key;      /* for a member, NUL-terminated UTF-8; else NULL */
 	const char *text;     /* string: decoded; number: as written; NUL-terminated */
 	uint32_t child;       /* array, object: the first one; 0: none */
 	uint32_t next;        /* the next of the same parent; 0: none */
@@ -46,25 +46,29 @@ struct spec_json {
 /* 0, or -EINVAL with errors added. *out is written on success only. */
 int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 /*
- * The same of a text that must be an object: another is refused at its first character. Duplicate
- * keys are errors, but not the last ones that the caller can find: *out is written all the same.
+ * The same for a text that must be an object; another value is refused at its first character. *out
+ * is also written if the only errors are duplicate keys, so that the caller can find more errors.
  */
 int spec_json_parse_object(
 	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 void spec_json_finish(struct spec_json *json);
 
-/* What a node is, for a message: `the string "x"`, `true`, `an object`. Returns text. */
+/* A description of a node for a message: `the string "x"`, `true`, `an object`. Returns text. */
 const char *spec_json_describe(const struct spec_json_node *node, char *text, size_t bytes);
 
 enum spec_json_integer { SPEC_JSON_WHOLE, SPEC_JSON_FRACTION, SPEC_JSON_TOO_BIG };
-/* A JSON number as written ("200", "2e8", "2.0") to an integer, exact or refused. */
+/* A JSON number ("200", "2e8", "2.0") to an integer, exact or refused. */
 enum spec_json_integer spec_json_int64(const char *number, int64_t *out);
 
-/* A JSON number to the nearest double, whatever the locale; -ERANGE: too large or too small. */
+/*
+ * A JSON number to the nearest double, independent of the locale; -ERANGE: too large or too small.
+ */
 int spec_json_real(const char *number, double *out);
 
 enum { SPEC_JSON_REAL_BYTES = 32 };
-/* The shortest text that reads back to the same double, whatever the locale. value is finite. */
+/*
+ * The shortest text that reads back to the same double, independent of the locale. value is finite.
+ */
 void spec_json_format_real(double value, char out[SPEC_JSON_REAL_BYTES]);
 
 #endif

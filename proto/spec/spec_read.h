@@ -1,6 +1,6 @@
 /*
- * spec_read.h: JSON text and --set overrides to layers of typed values, with where each came from.
- * Knows the table; knows no rule between keys.
+ * spec_read.h: JSON text and --set overrides to layers of typed values with their places. Uses the
+ * table, but no rules between keys.
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_READ_H
 #define GPT2D_PROTO_SPEC_SPEC_READ_H
@@ -14,13 +14,13 @@ struct spec_layer {
 struct spec_source_arm {
 	char name[SPEC_NAME_MAX + 1];
 	struct spec_place at;
-	struct spec_layer layer, sets; /* sets: of --set, put on layer once read */
+	struct spec_layer layer, sets; /* values of --set, which override layer */
 };
 
 struct spec_source {
 	struct spec_layer defaults, base, sets;
 	bool has_arms;
-	bool swept; /* the arms were made of a sweep's values */
+	bool swept; /* the arms come from a sweep */
 	size_t n_arms;
 	struct spec_source_arm arms[SPEC_ARMS_MAX];
 	/* private: keeps the strings */
@@ -29,15 +29,17 @@ struct spec_source {
 };
 
 /*
- * 0; -EINVAL with errors added, and *out holds what could be read all the same; -EBADMSG with
- * errors added, the text is no JSON object. The caller releases *out with spec_source_destroy in
- * every case.
+ * 0; -EINVAL with errors added, and *out has all values that could be read; -EBADMSG with errors
+ * added: the text is not a JSON object. The caller releases *out with spec_source_destroy in every
+ * case.
  */
 int spec_read(const char *text, size_t n, const struct spec_options *options,
 	struct spec_source **out, struct spec_errors *errors);
 void spec_source_destroy(struct spec_source *source); /* takes NULL */
 
-/* Put the values of `over` on those of `under`; a leading key clears its group below first. */
+/*
+ * Override the values of `under` with those of `over`; a leading key first clears its group below.
+ */
 void spec_layer_put(struct spec_layer *under, const struct spec_layer *over);
 
 #endif

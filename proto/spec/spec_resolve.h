@@ -7,7 +7,7 @@
 
 #include "proto/spec/spec_read.h"
 
-/* Fills a zeroed *spec. What is wrong is added to errors. */
+/* Fills a zeroed *spec, and adds errors. */
 void spec_resolve(const struct spec_source *source, const struct spec_options *options,
 	struct spec *spec, struct spec_errors *errors);
 

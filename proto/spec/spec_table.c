@@ -70,7 +70,7 @@ static const struct spec_choice recomputes[] = {{"none", SPEC_RECOMPUTE_NONE},
 
 const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_NAME] = {"name", SPEC_TYPE_NAME, IN_SPEC(name), .fallback = "\"run\"",
-		.help = "What the run is called in lists and directory names: letters, digits, "
+		.help = "The run's name in lists and directory names: letters, digits, "
 			"'.', '_' and '-', not first a '.' or '-', at most 64."},
 
 	[SPEC_KEY_MODEL] = {OBJECT("model"), .required = true, .shorthand = SPEC_KEY_MODEL_PRESET,
@@ -104,13 +104,13 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "The output layer shares the token embedding's weights."},
 	[SPEC_KEY_MODEL_GELU] = {"model.gelu", ONE_OF(gelus), IN_CONFIG(model.gelu),
 		.group = SPEC_GROUP_MODEL, .fallback = "\"tanh\"",
-		.help = "GELU by the tanh approximation, as GPT-2 has it, or exactly, by erf."},
+		.help = "GELU with the tanh approximation, as in GPT-2, or exact, with erf."},
 	[SPEC_KEY_MODEL_DROPOUT] = {"model.dropout", REALS(0, 1), .below_high = true,
 		IN_CONFIG(model.dropout), .group = SPEC_GROUP_MODEL, .fallback = "0",
 		.help = "Probability after the embedding, on attention weights and after the MLP."},
 
 	[SPEC_KEY_INIT_FROM] = {OBJECT("init_from"),
-		.help = "Where the parameters come from; not given: from the seed."},
+		.help = "The initial parameters; by default from the seed."},
 	[SPEC_KEY_INIT_SAFETENSORS] = {"init_from.safetensors", SPEC_TYPE_PATH,
 		IN_CONFIG(init_safetensors), .omit_empty = true,
 		.help = "A GPT-2 in Hugging Face's format (model.safetensors), whose shape must be "
@@ -119,7 +119,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"takes lm_head.weight from the file, or begins with a copy of wte.weight. "
 			"gpt2ctl takes a relative path from the spec's folder."},
 
-	[SPEC_KEY_DATA] = {OBJECT("data"), .required = true, .help = "What is trained on."},
+	[SPEC_KEY_DATA] = {OBJECT("data"), .required = true, .help = "The training data."},
 	[SPEC_KEY_DATA_KIND] = {"data.kind", ONE_OF(data_kinds), IN_CONFIG(data_kind),
 		LEADS(SPEC_GROUP_DATA), .fallback = "\"file\"",
 		.help = "Token files, or tokens made from the seed."},
@@ -182,12 +182,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"rounded up as reduce_bucket_size is."},
 	[SPEC_KEY_OVERLAP_COMM] = {"zero_optimization.overlap_comm", BOOL, IN_CONFIG(overlap_comm),
 		.fallback = "true", NUMERICS,
-		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "
+		.help = "Reduce buckets during backward. DeepSpeed's default at stages 0 "
 			"to 2 is false."},
 	[SPEC_KEY_REDUCE_SCATTER] = {"zero_optimization.reduce_scatter", BOOL,
 		IN_CONFIG(reduce_scatter), .fallback = "true", ORDER,
 		.help = "At stage 1, give each rank only its slice of the sum. false: all-reduce "
-			"and take the slice, what DeepSpeed 0.19 does whatever the key says."},
+			"and take the slice; DeepSpeed 0.19 always does this."},
 
 	[SPEC_KEY_PERSISTENCE_THRESHOLD] = {"zero_optimization.stage3_param_persistence_threshold",
 		SIZES(0, INT64_C(1) << 40), IN_CONFIG(persistence_threshold_elems), ONLY_STAGE_3,
@@ -204,10 +204,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.fallback = "\"AdamW\"", .help = "Adam with decoupled weight decay."},
 	[SPEC_KEY_DECAY] = {"optimizer.decay", ONE_OF(decays), IN_CONFIG(decay),
 		.fallback = "\"all\"",
-		.help = "What weight_decay pulls at: all parameters, biases and LayerNorm "
-			"included, as DeepSpeed does when configured by file; or only matrices, "
-			"as nanoGPT and llm.c do."},
-	[SPEC_KEY_OPTIMIZER_PARAMS] = {OBJECT("optimizer.params"), .help = "Its numbers."},
+		.help = "The parameters that weight_decay applies to: all parameters, biases and "
+			"LayerNorm included, as DeepSpeed does when configured by file; or only "
+			"matrices, as nanoGPT and llm.c do."},
+	[SPEC_KEY_OPTIMIZER_PARAMS] = {OBJECT("optimizer.params"),
+		.help = "The optimizer's "
+			"parameters."},
 	[SPEC_KEY_LR] = {"optimizer.params.lr", REALS(0, 1e30), IN_CONFIG(lr), .fallback = "0.001",
 		.help = "Learning rate with the schedules Constant, WarmupCosineLR, cosine and "
 			"linear. WarmupLR and WarmupDecayLR set the rate themselves, as in "
@@ -215,11 +217,11 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"nor the default, as it has no effect."},
 	[SPEC_KEY_BETAS] = {"optimizer.params.betas", SPEC_TYPE_BETAS, IN_CONFIG(beta1), .low = 0,
 		.high = 0.9999999, .fallback = "[0.9, 0.999]",
-		.help = "Decay of both moments; in 32 bits more than that is 1."},
+		.help = "Decay of both moments; a larger value would be 1 in fp32."},
 	[SPEC_KEY_EPS] = {"optimizer.params.eps", REALS(1e-37, 1), IN_CONFIG(eps),
 		.fallback = "1e-08",
-		.help = "Added to the root of the second moment; in 32 bits less than that loses "
-			"digits, or is 0."},
+		.help = "Added to the root of the second moment; a smaller value loses digits in "
+			"fp32, or is 0."},
 	[SPEC_KEY_WEIGHT_DECAY] = {"optimizer.params.weight_decay", REALS(0, 1e30),
 		IN_CONFIG(weight_decay), .fallback = "0",
 		.help = "Decoupled, times the learning rate."},
@@ -233,7 +235,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"cosine, which rise in a straight line from 0 to lr and fall to their end "
 			"at total_num_steps. See LEARNING RATE."},
 	[SPEC_KEY_SCHEDULER_PARAMS] = {OBJECT("scheduler.params"),
-		.help = "Its numbers; one that the type does not use is refused."},
+		.help = "The schedule's parameters; those that the type does not use are refused."},
 	[SPEC_KEY_WARMUP_MIN_LR] = {"scheduler.params.warmup_min_lr", REALS(0, 1e30),
 		IN_CONFIG(warmup_min_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0",
 		.help = "Rate at the start. Above warmup_max_lr the rate falls during the "
@@ -304,29 +306,29 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"fp32 is always possible."},
 	[SPEC_KEY_RECOMPUTE] = {"activation_checkpointing", ONE_OF(recomputes),
 		IN_CONFIG(recompute), .fallback = "\"none\"", NUMERICS,
-		.help = "What backward computes anew to save memory. none: nothing, all "
-			"activations are kept. selective: the outputs of GELU and LayerNorm. full: "
-			"of each block all but its input. See ACTIVATION CHECKPOINTING."},
+		.help = "What backward recomputes to save memory. none: nothing, all activations "
+			"are kept. selective: the outputs of GELU and LayerNorm. full: everything "
+			"in a block except its input. See ACTIVATION CHECKPOINTING."},
 
 	[SPEC_KEY_RESTART] = {"restart", BOOL, IN_SPEC(restart),
 		.fallback_help = "true with arms or a sweep, else false",
-		.help = "Queue the run again when the daemon went away in the middle of it. An "
-			"experiment keeps the blocks that are finished and goes on with the "
-			"next one. A run that writes checkpoints continues from the last one."},
+		.help = "Queue the run again if gpt2d ended during the run. An experiment keeps "
+			"its finished blocks and continues with the next one. A run that writes "
+			"checkpoints continues from the last one."},
 	[SPEC_KEY_TIMEOUT] = {"timeout", INTS(0, 315360000), IN_SPEC(timeout_s), .fallback = "0",
 		.help = "Seconds after which the whole run is failed. 0: none."},
 
 	[SPEC_KEY_CHECKPOINT] = {OBJECT("checkpoint"),
-		.help = "What is saved of a training, so that it can be resumed. See "
+		.help = "Checkpoints, from which a training can be resumed. See "
 			"CHECKPOINTS."},
 	[SPEC_KEY_CHECKPOINT_EVERY] = {"checkpoint.every_steps", INTS(1, INT64_C(1) << 40),
 		IN_CONFIG(checkpoint_every), .omit_empty = true, NUMERICS,
 		.fallback_help = "none while the run trains",
-		.help = "Write a checkpoint after each so many optimizer steps."},
+		.help = "Optimizer steps from one checkpoint to the next."},
 	[SPEC_KEY_CHECKPOINT_KEEP] = {"checkpoint.keep_last", INTS(1, MANY),
 		IN_CONFIG(checkpoint_keep), .omit_empty = true, NUMERICS, .fallback_help = "2",
-		.help = "Checkpoints that stay: gpt2d removes older ones when a new one is "
-			"complete."},
+		.help = "Number of checkpoints to keep: the engine removes older ones when a new "
+			"one is complete."},
 	[SPEC_KEY_CHECKPOINT_AT_END] = {"checkpoint.at_end", BOOL, IN_CONFIG(checkpoint_at_end),
 		.omit_empty = true, NUMERICS, .fallback_help = "false",
 		.help = "Write a checkpoint after the last step, too."},
@@ -347,15 +349,16 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"CHECKPOINTS."},
 
 	[SPEC_KEY_WORK] = {OBJECT("work"), .required = true,
-		.help = "How much is trained: exactly one of optimizer_steps, micro_steps, "
+		.help = "The amount of training: exactly one of optimizer_steps, micro_steps, "
 			"tokens and epochs. Arms must do the same work."},
 	[SPEC_KEY_OPTIMIZER_STEPS] = {"work.optimizer_steps", INTS(1, INT64_C(1) << 40),
 		IN_CONFIG(optimizer_steps), LEADS(SPEC_GROUP_WORK), .omit_empty = true,
-		.help = "Parameter updates. However the work is given, the times of at most "
+		.help = "Parameter updates. Whatever key gives the work, the times of at most "
 			"44739242 / (gpus + 2) of them are kept, and more are refused."},
 	[SPEC_KEY_MICRO_STEPS] = {"work.micro_steps", INTS(1, INT64_C(1) << 40),
 		IN_CONFIG(work_micro_steps), LEADS(SPEC_GROUP_WORK), .omit_empty = true,
-		.help = "Passes, as the max_train_steps of older harnesses counts; a multiple of "
+		.help = "Forward and backward passes, as counted by max_train_steps of older "
+			"harnesses; a multiple of "
 			"gradient_accumulation_steps, on which all arms must agree."},
 	[SPEC_KEY_TOKENS] = {"work.tokens", SIZES(1, INT64_MAX), IN_CONFIG(work_tokens),
 		LEADS(SPEC_GROUP_WORK), .omit_empty = true,
@@ -366,7 +369,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_WARMUP_STEPS] = {"work.warmup_steps", INTS(0, INT64_C(1) << 40),
 		IN_CONFIG(warmup_steps),
 		.fallback_help = "5, or all steps but one where there are 5 or fewer",
-		.help = "First optimizer steps that no timing counts; fewer than all."},
+		.help = "First optimizer steps that are not measured; fewer than all."},
 	[SPEC_KEY_VALIDATION_STEPS] = {"work.validation_steps", INTS(0, MANY),
 		IN_CONFIG(validation_steps), .fallback = "0", NUMERICS,
 		.help = "Steps of 8 sequences for the validation loss after the last step. "
@@ -400,18 +403,16 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Blocks: in each, every arm runs once in a random order. A verdict needs "
 			"at least 8, and more with many arms."},
 	[SPEC_KEY_MIRRORED] = {"design.mirrored", BOOL, IN_SPEC(mirrored), .fallback = "true",
-		.help = "A block is its order and then the same backwards (ABBA), which cancels "
-			"drift."},
+		.help = "Run each block's order and then its reverse (ABBA), which cancels drift."},
 	[SPEC_KEY_DESIGN_SEED] = {"design.seed", INTS(0, INT64_MAX), IN_SPEC(design_seed),
 		.fallback = "1", .help = "Of the order of arms."},
 	[SPEC_KEY_MARGIN] = {"design.margin", REALS(0, 1), .above_low = true, IN_SPEC(margin),
 		.fallback = "0.01",
-		.help = "Throughputs whose ratio is closer to 1 than this fraction count as the "
-			"same."},
+		.help = "Ratios of throughput closer to 1 than this fraction count as the same."},
 	[SPEC_KEY_AA_CONTROL] = {"design.aa_control", BOOL, IN_SPEC(aa_control), .fallback = "true",
-		.help = "Run the first arm once more as NAME-aa: where that control differs from "
-			"the first arm, nothing is claimed. An arm that is equal to the first "
-			"one is the control in its place."},
+		.help = "Run the first arm again as NAME-aa. If this control differs from the "
+			"first arm, there is no verdict. An arm that equals the first one serves "
+			"as the control."},
 	[SPEC_KEY_SPARE_BLOCKS] = {"design.spare_blocks", INTS(0, SPEC_REPETITIONS_MAX),
 		IN_SPEC(spare_blocks), .fallback_help = "a quarter of repetitions, rounded up",
 		.help = "Blocks that replace void ones. A block is void when the machine "

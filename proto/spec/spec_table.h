@@ -1,8 +1,7 @@
 /*
  * spec_table.h: the table of the run spec's keys, one row each: type, range, default, help, and the
- * field of struct spec or struct spec_config it fills. Reading, canonical form, JSON Schema and
- * manual all come from it. To add a key: a name in enum spec_key, a row in spec_table.c, a field in
- * spec.h.
+ * field of struct spec or struct spec_config. Reading, canonical form, JSON Schema and manual all
+ * use it. To add a key: a name in enum spec_key, a row in spec_table.c, a field in spec.h.
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_TABLE_H
 #define GPT2D_PROTO_SPEC_SPEC_TABLE_H
@@ -13,7 +12,7 @@
 
 #include "proto/spec/spec_config.h"
 
-/* In the order of the canonical form; an object's keys stand together, its own row first. */
+/* In the order of the canonical form; an object's keys follow each other, its own row first. */
 enum spec_key {
 	SPEC_KEY_NAME,
 	SPEC_KEY_MODEL,
@@ -123,7 +122,10 @@ enum spec_type {
 	SPEC_TYPE_RUN, /* a run's ID, a number, or a path: spec_run_id */
 };
 
-/* What two arms that differ in the key may differ in: the proof of equal work depends on it. */
+/*
+ * The largest difference that this key may cause between two arms: the proof of equal work depends
+ * on it.
+ */
 enum spec_effect {
 	SPEC_EFFECT_TRAINING,  /* another training: speeds are not compared */
 	SPEC_EFFECT_PRECISION, /* the same tokens, other losses */
@@ -131,12 +133,12 @@ enum spec_effect {
 	SPEC_EFFECT_NUMERICS,  /* losses bit-equal */
 };
 
-/* Where the value lives. Only keys of a configuration may stand in an arm. */
+/* Where the value is stored. Arms may have only keys of a configuration. */
 enum spec_scope { SPEC_SCOPE_CONFIG, SPEC_SCOPE_RUN };
 
 /*
- * Keys of a group belong together: where one that leads is overridden (by an arm or --set), what
- * the layers below said of its whole group is forgotten, not mixed in.
+ * Keys of a group belong together: if a leading key is overridden (by an arm or --set), the whole
+ * group of the layers below is discarded.
  */
 enum spec_group {
 	SPEC_GROUP_NONE,
@@ -165,13 +167,13 @@ struct spec_row {
 	bool size;                  /* SPEC_TYPE_INT: a string such as "500M" is allowed too */
 	const struct spec_choice *choices;
 	const char *fallback;      /* the default, as JSON text; NULL: none */
-	const char *fallback_help; /* in words, when no single value can say it */
+	const char *fallback_help; /* in words, if no single value can express it */
 	bool required;             /* in the base, for the schema */
-	bool omit_empty;           /* 0 and "" mean not given: left out of the canonical form */
+	bool omit_empty;           /* 0 and "" mean not given: omitted in the canonical form */
 	enum spec_group group;
 	enum spec_effect effect;
 	bool leads;
-	enum spec_key only_key;  /* the key has a meaning only where the value of only_key ... */
+	enum spec_key only_key;  /* the key applies only if the value of only_key ... */
 	unsigned only_mask;      /* ... is in this set of 1 << value; 0: always */
 	enum spec_key shorthand; /* SPEC_TYPE_OBJECT: a bare string means this key; 0: none */
 	const char *help;
@@ -186,25 +188,25 @@ struct spec_preset {
 enum { SPEC_PRESET_CUSTOM = 5, SPEC_PRESETS };
 extern const struct spec_preset spec_presets[SPEC_PRESETS]; /* the custom one is all zeros */
 
-/* The row of a dotted path; NULL when there is none. */
+/* The row of a dotted path; NULL if unknown. */
 const struct spec_row *spec_table_find(const char *path);
 
 /* The last part of a row's path. */
 const char *spec_table_last(const struct spec_row *row);
 
-/* Does row stand directly in the object with this path ("" is the whole spec)? */
+/* Whether row is directly in the object with this path ("" is the whole spec). */
 bool spec_table_inside(const struct spec_row *row, const char *object);
 
-/* Is the key one for notes ("comment", "x_...")? */
+/* Whether the key is for notes ("comment", "x_..."). */
 bool spec_table_note(const char *key);
 
-/* What is wrong with a run's or arm's name; NULL when nothing is. */
+/* Why a run's or arm's name is invalid; NULL if it is valid. */
 const char *spec_table_name_wrong(const char *name);
 
-/* The name of a choice's value; NULL when it is none of them. */
+/* The name of a choice's value; NULL if it has none. */
 const char *spec_table_choice(const struct spec_choice *choices, int value);
 
-/* Where row's value lives in a spec's arm. */
+/* The address of row's value in a spec's arm. */
 void *spec_table_field(const struct spec_row *row, struct spec *spec, size_t arm);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * design.h: the order in which an experiment's arms run. A segment is fixed work after a switch; a
- * block is a seeded random order of all arms and then, when mirrored, that order backwards (two
- * arms: ABBA or BAAB). A run without arms is an experiment of one segment.
+ * block is a seeded random order of all arms and then, if mirrored, that order backwards (two arms:
+ * ABBA or BAAB). A run without arms is an experiment of one segment.
  */
 #ifndef GPT2D_PROTO_STATS_DESIGN_H
 #define GPT2D_PROTO_STATS_DESIGN_H
@@ -19,7 +19,7 @@ struct design_segment {
 };
 
 size_t design_count(size_t n_arms, int64_t repetitions, bool mirrored);
-/* out has room for design_count() segments. Same arguments, same order. */
+/* out has room for design_count() segments. The same arguments give the same order. */
 void design_order(size_t n_arms, int64_t repetitions, bool mirrored, int64_t seed,
 	struct design_segment *out);
 

@@ -1,10 +1,10 @@
 /*
  * estimate.h: how much faster B is than A, from repeated measurements, with an exact interval and
- * an exact p. Nothing is assumed about the noise except that it is symmetric (paired: a fair coin
+ * an exact p. The only assumption about the noise is that it is symmetric (paired: a fair coin
  * decides the order inside a block) or exchangeable (unpaired).
  *
- * Measurements come as q = llround(1e9 ln(T_A / T_B)), or u = llround(1e9 ln T) when unpaired:
- * integers, so that ties are exact. Positive means that B takes less time.
+ * Measurements are q = llround(1e9 ln(T_A / T_B)), or u = llround(1e9 ln T) if unpaired: integers,
+ * so that ties are exact. Positive means that B takes less time.
  *
  * Paired: Hodges and Lehmann's estimate with the interval of Wilcoxon's signed-rank test. Unpaired:
  * the shift estimate with the interval of the rank-sum test (Hollander, Wolfe, Chicken:
@@ -41,7 +41,7 @@ int estimate_paired(const int64_t *q, size_t n, double alpha, struct estimate *o
 int estimate_unpaired(const int64_t *a, size_t n_a, const int64_t *b, size_t n_b, double alpha,
 	struct estimate *out);
 
-/* Rank k of the paired interval's ends, from 0; -1: n blocks give no interval at this alpha. */
+/* Rank k of the paired interval's ends, from 0; -1: no interval for n blocks at this alpha. */
 int64_t estimate_rank(size_t n, double alpha);
 
 /* Changes in percent of a throughput and of a time per step whose logarithms differ by theta. */
@@ -57,10 +57,13 @@ struct trend {
 /* n values in time order, 1 <= n <= ESTIMATE_PAIRS_MAX. 0, or -EINVAL. */
 int estimate_trend(const int64_t *values, size_t n, struct trend *out);
 
-/* Two-sided p that a fair coin thrown a + b times falls as unevenly as a to b. 1 for 0 throws. */
+/*
+ * Two-sided p of a split at least as uneven as a to b in a + b throws of a fair coin. 1 for 0
+ * throws.
+ */
 double estimate_coin_p(int64_t a, int64_t b);
 
-/* The median, of even counts the mean of the two in the middle; n >= 1. */
+/* The median; for even counts the mean of the two in the middle; n >= 1. */
 double estimate_median(const int64_t *values, size_t n);
 
 #endif

@@ -1,11 +1,10 @@
 /*
  * verdict.h: FASTER, SLOWER, SAME or AMBIGUOUS for each arm of an experiment against its baseline,
  * and for two sets of repeated results of any program. gpt2d (stop_when, experiment.json) and
- * gpt2ctl (compare, judge) call this code. Pure: figures in, figures out.
+ * gpt2ctl (compare, judge) call this code. Pure functions.
  *
  * The rules were fixed after a simulation with many noise models; tests/bench/simulate repeats it
- * through this code. Reasons apply in the order of enum verdict_reason: the first one that holds
- * decides.
+ * with this code. The first reason in enum verdict_reason that applies decides.
  */
 #ifndef GPT2D_PROTO_STATS_VERDICT_H
 #define GPT2D_PROTO_STATS_VERDICT_H
@@ -21,7 +20,7 @@
 #define VERDICT_MARGIN         0.01 /* default: ratios closer to 1 than this are the same */
 enum {
 	VERDICT_BLOCKS_MIN = 8,      /* fewer give no verdict */
-	VERDICT_INTERVAL_BLOCKS = 6, /* fewer give no interval either */
+	VERDICT_INTERVAL_BLOCKS = 6, /* fewer give no interval */
 	VERDICT_RUNS_MIN = 5,        /* of each side, unpaired */
 	VERDICT_CONTROL_BLOCKS = 4,  /* added once when the A/A control is suspect */
 };
@@ -50,10 +49,10 @@ enum verdict_reason {
 const char *verdict_name(enum verdict verdict);
 /* "no_variance", for files and --json */
 const char *verdict_reason_name(enum verdict_reason reason);
-/* A sentence for people, without the figures. */
+/* A sentence for people, without figures. */
 const char *verdict_reason_text(enum verdict_reason reason);
 
-/* What holds for all comparisons of an experiment. */
+/* Parameters of all comparisons of an experiment. */
 struct verdict_rules {
 	double alpha;  /* VERDICT_ALPHA or VERDICT_ALPHA_STOPPING */
 	double margin; /* a fraction above 0 */
@@ -75,14 +74,14 @@ struct verdict_result {
 	double p_holm;           /* adjusted for the number of comparisons */
 	double detectable;       /* a change of this fraction is found in 80 %; 0: no interval */
 	struct estimate control; /* n 0: there is none */
-	bool control_suspect;    /* p and size beyond what noise gives */
+	bool control_suspect;    /* both p and size are more than noise */
 	struct trend trend;      /* of q, in 1e-9 per block */
 	bool has_trend;
 	double stalls_p;
-	size_t blocks_needed; /* would settle it; 0: unknown, or settled */
+	size_t blocks_needed; /* blocks that would settle it; 0: unknown, or settled */
 };
 
-/* n_inputs comparisons with the same baseline, all of which count in Holm's adjustment. */
+/* n_inputs comparisons with the same baseline; Holm's adjustment counts all of them. */
 void verdict_decide(const struct verdict_rules *rules, const struct verdict_input *inputs,
 	size_t n_inputs, struct verdict_result *results);
 
@@ -91,12 +90,12 @@ int verdict_unpaired(const struct verdict_rules *rules, const int64_t *a, size_t
 	const int64_t *b, size_t n_b, struct verdict_result *result);
 
 /*
- * Step times of a segment, kept steps, slowest rank: true when what exceeds 1.5 medians adds up to
- * more than 1 % of their sum.
+ * Step times of a segment, measured steps, slowest rank: true if the times beyond 1.5 medians add
+ * up to more than 1 % of the sum.
  */
 bool verdict_stalled(const int64_t *times, size_t n);
 
-/* The fewest blocks with which n_comparisons can reach significance at all, at least 1. */
+/* The fewest blocks with which n_comparisons can be significant, at least 1. */
 size_t verdict_blocks_least(size_t n_comparisons, double alpha);
 
 #endif

@@ -117,7 +117,7 @@ def test_follow_says_what_a_queued_run_waits_for(path):
         as_json = ctl("follow", 1, "--json", path=path).stdout
     assert lines[:3] == ["run 1 demo: queued", f"waits     2 ahead; {outlook['waiting']}", "run 1 demo: running"]
     assert [json.loads(line)["kind"] for line in as_json.splitlines()] == ["run.state", "run.done"]
-    outlook["waiting"] = "preparing: it is being made ready"
+    outlook["waiting"] = "preparing: it is being prepared"
     with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
         assert ctl("follow", 1, path=path).stdout.splitlines()[0] == "run 1 demo: running"
 

@@ -47,7 +47,7 @@ def test_every_error_code_is_listed():
 def test_every_reason_to_wait_is_listed(daemon):
     """By its code, with what it means; also those that gates have."""
     table = dict(re.findall(r'\[WAITING_\w+\] = \{"(\w+)",\s+"([^"]+)', (ROOT / "proto/waiting.c").read_text()))
-    listed = dict(re.findall(r"^\.It Cm (\w+)\n(.+)\.$", PAGE[PAGE.index("of which the first that holds"):], flags=re.M))
+    listed = dict(re.findall(r"^\.It Cm (\w+)\n(.+)\.$", PAGE[PAGE.index("the first of these codes"):], flags=re.M))
     assert len(table) == 11 and all(listed[code].startswith(meaning) for code, meaning in table.items())
     with daemon() as d, d.client() as c:
         for hold in ("drain", "release"):
