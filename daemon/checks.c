@@ -50,7 +50,7 @@ enum {
 	MEMLOCK_MIB = 64,            /* what UCX and network cards lock at least */
 };
 
-static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the queue is small, artifacts are not */
+static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the database is small, artifacts are not */
 static const int64_t SHM_BYTES = INT64_C(64) << 20; /* of a CUDA rank */
 static const int64_t SHM_CPU_BYTES = INT64_C(8) << 20;
 
@@ -67,7 +67,7 @@ struct checks {
 
 struct check {
 	const char *name;
-	const char *setting; /* NULL: about no setting */
+	const char *setting; /* NULL: no setting */
 	unsigned when;       /* of enum checks_when, ored */
 	void (*run)(struct checks *c);
 	const char *advice;
@@ -135,7 +135,7 @@ static int may(const char *path, int how)
 	return faccessat(AT_FDCWD, path, how, AT_EACCESS) < 0 ? -errno : 0;
 }
 
-/* The folder that path is in: out has PATH_MAX bytes, path is shorter. */
+/* The parent folder of path: out has PATH_MAX bytes, path is shorter. */
 static void folder_of(const char *path, char *out)
 {
 	char *slash;
@@ -148,7 +148,7 @@ static void folder_of(const char *path, char *out)
 		slash[slash == out] = '\0';
 }
 
-/* The nearest folder on the way to path that is there: path has PATH_MAX bytes. */
+/* Replaces path by its nearest existing folder: path has PATH_MAX bytes. */
 static void existing_folder(char *path)
 {
 	struct stat st;
@@ -160,7 +160,7 @@ static void existing_folder(char *path)
 		strcpy(path, "/");
 }
 
-/* A setting whose value cannot be used, with advice by the cause. */
+/* A setting with an unusable value, with advice by the cause. */
 static void refuse(struct checks *c, int rc, const char *error)
 {
 	const char *setting = c->row->setting;
@@ -177,7 +177,7 @@ static void refuse(struct checks *c, int rc, const char *error)
 	fail(c, rc, advice, "%s", error);
 }
 
-/* A folder that is there, to write in, or one that can be made. */
+/* A writable folder that exists, or one that can be created. */
 static int try_folder(const char *setting, const char *path, char *error, size_t error_bytes)
 {
 	char at[PATH_MAX];
@@ -192,14 +192,14 @@ static int try_folder(const char *setting, const char *path, char *error, size_t
 	if (strcmp(path, at) == 0)
 		at[0] = '\0';
 	snprintf(error, error_bytes,
-		"%s: %s: %s%s%s%s; a folder that can be written to is needed, or a path where one "
-		"can be made",
-		setting, path, at[0] ? "cannot be made: " : "", at, at[0] ? ": " : "",
+		"%s: %s: %s%s%s%s; expected a writable folder, or a path where gpt2d can create "
+		"one",
+		setting, path, at[0] ? "cannot be created: " : "", at, at[0] ? ": " : "",
 		strerror(-rc));
 	return rc;
 }
 
-/* A file that is there, to write to, or one that can be made in its folder. */
+/* A writable file that exists, or one that can be created in its folder. */
 static int try_file(const char *setting, const char *path, char *error, size_t error_bytes)
 {
 	char folder[PATH_MAX];
@@ -214,9 +214,9 @@ static int try_file(const char *setting, const char *path, char *error, size_t e
 	folder_of(path, folder);
 	rc = may(folder, W_OK | X_OK);
 	if (rc < 0)
-		snprintf(error, error_bytes, "%s: %s: cannot be made in %s: %s%s", setting, path,
+		snprintf(error, error_bytes, "%s: %s: cannot be created in %s: %s%s", setting, path,
 			folder, strerror(-rc),
-			rc == -ENOENT ? "; gpt2d makes no folder for it" : "");
+			rc == -ENOENT ? "; gpt2d does not create that folder" : "");
 	return rc;
 }
 
@@ -272,9 +272,9 @@ static void check_data(struct checks *c)
 
 	if (shared && s->data_roots.n == 0) {
 		warn(c,
-			"data_roots: not set, and others than the user that gpt2d runs as may "
-			"connect: their runs read no files; data_roots = DIR ... lets them read "
-			"below those folders");
+			"data_roots: not set, and users other than gpt2d's may connect: their "
+			"runs cannot read files; with data_roots = DIR ... they can read files "
+			"below these folders");
 		return;
 	}
 	for (size_t i = 0; i < s->data_roots.n; i++) {
@@ -285,7 +285,7 @@ static void check_data(struct checks *c)
 					      : -ENOTDIR;
 
 		if (rc < 0)
-			warn(c, "data_roots: %s: %s: runs read nothing below it", path,
+			warn(c, "data_roots: %s: %s: runs cannot read files below it", path,
 				strerror(-rc));
 		good = good && rc == 0;
 	}
@@ -315,8 +315,7 @@ static void check_metrics(struct checks *c)
 	folder_of(path, folder);
 	rc = may(folder, W_OK | X_OK);
 	if (rc < 0)
-		warn(c, "metrics_file: %s: %s: it is tried again in each period", path,
-			strerror(-rc));
+		warn(c, "metrics_file: %s: %s: gpt2d retries in each period", path, strerror(-rc));
 	else
 		ok(c, "%s", path);
 }
@@ -335,8 +334,8 @@ static void check_group(struct checks *c)
 	snprintf(advice, sizeof(advice), "as root: usermod -aG %.64s %.64s; or set socket_group",
 		g->name, own != NULL ? own->pw_name : "USER");
 	fail(c, -EACCES, advice,
-		"socket_group: %s: uid %u is not in that group (gid %u) and may not give it the "
-		"socket; a group that it is in is needed, or none",
+		"socket_group: %s: uid %u is not a member (gid %u), so gpt2d cannot give the "
+		"socket to this group (expected a group of that user, or none)",
 		g->name, (unsigned)geteuid(), (unsigned)g->gid);
 }
 
@@ -355,7 +354,7 @@ static void check_socket(struct checks *c)
 		rc = place_check_socket(path, error, sizeof(error));
 		if (rc == -EEXIST)
 			snprintf(error, sizeof(error),
-				"socket: %s: is there and is no socket; remove it, or set socket "
+				"socket: %s: exists and is not a socket; remove it, or set socket "
 				"to another path",
 				path);
 	}
@@ -417,14 +416,14 @@ static void check_room(struct checks *c)
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
 	if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
 		warn(c,
-			"%s on %s: over the network locks and commits are slow and on some servers "
-			"not safe; set state_dir to a disk of this machine",
+			"%s on %s: locks and commits are slow over a network, and unsafe on some "
+			"servers; set state_dir to a disk of this machine",
 			state, system);
 	else if (room < ROOM_BYTES)
 		warn(c, "%s on %s, %" PRId64 " KiB free", state, system, room >> 10);
 	else
 		ok(c, "%s on %s, %" PRId64 " MiB free%s", state, system, room >> 20,
-			strcmp(state, folder) == 0 ? "" : ", to be made");
+			strcmp(state, folder) == 0 ? "" : ", does not exist yet");
 }
 
 /* The process that holds the lock beside path (0: unknown). -1: none. */
@@ -470,7 +469,7 @@ static void check_queue(struct checks *c)
 		fail(c, rc, NULL, "%s: %s", path, error);
 	else
 		ok(c, "%s: %" PRId64 " runs, schema %d, %s", path, look.runs, look.schema,
-			look.complete ? "no damage found" : "too large to be checked to the end");
+			look.complete ? "no damage found" : "too large for a complete check");
 }
 
 /* ---- the engine ---- */
@@ -520,7 +519,10 @@ static void check_engine(struct checks *c)
 		ok(c, "%s", text);
 }
 
-/* Of the CUDA engine even where gpt2d is configured for processors: what is missing for GPUs. */
+/*
+ * Checks the libraries of the CUDA engine even if gpt2d is configured for processors, because GPUs
+ * may lack them.
+ */
 static void check_libraries(struct checks *c)
 {
 	char cuda[PATH_MAX], why[PATH_MAX], missing[1024];
@@ -700,7 +702,7 @@ static void check_gpus(struct checks *c)
 		n = found.gl_pathc;
 	if (c->program.device == DEVICE_CUDA && n > 0 && (size_t)c->settings->ranks > n)
 		fail(c, -EINVAL, "set ranks to the number of GPUs",
-			"%" PRId64 " ranks, one GPU for each, %zu GPUs", c->settings->ranks, n);
+			"%" PRId64 " ranks need one GPU each, found %zu", c->settings->ranks, n);
 	else if (n > 0 && access(found.gl_pathv[0], R_OK | W_OK) < 0)
 		warn(c, "%s: %s", found.gl_pathv[0], strerror(errno));
 	else if (n == 0 && driver)
@@ -719,7 +721,7 @@ static void check_clock(struct checks *c)
 
 	clock_text_s(utc_ns, at);
 	if (utc_ns < 0)
-		fail(c, -EINVAL, NULL, "the clock is at %s, a time since 1970 is expected", at);
+		fail(c, -EINVAL, NULL, "the clock is at %s (expected a time after 1970)", at);
 	else if (utc_ns / CLOCK_S_NS < BUILT_S)
 		warn(c, "%s: the times of runs would be wrong", at);
 	else
@@ -744,7 +746,7 @@ static const struct check table[] = {
 		"install them, those of CUDA from NVIDIA's repository; see GPUS in gpt2d(8)",
 		false},
 	{"engine", NULL, ALL, check_engine,
-		"run it with --version; its own errors are above, on standard error", false},
+		"run it with --version; its errors are above, on standard error", false},
 	{"log", "log_file", EVER, check_log, "set log_file", false},
 	{"metrics", "metrics_file", EVER, check_metrics, "see metrics_file in gpt2d.conf(5)",
 		false},

@@ -1,7 +1,6 @@
 /*
- * checks.h: what gpt2d needs of its settings, its files and this machine, as one table of checks.
- * Nothing is changed. gpt2d runs the checks of its files at the start, -n runs the same ones, and
- * --check runs all of them.
+ * checks.h: one table of checks of gpt2d's settings, files and machine. They change nothing. gpt2d
+ * runs the checks of its files at the start, -n runs the same ones, and --check runs all.
  */
 #ifndef GPT2D_DAEMON_CHECKS_H
 #define GPT2D_DAEMON_CHECKS_H
@@ -19,7 +18,7 @@ struct finding {
 	const char *check; /* the name in the table */
 	enum verdict verdict;
 	int rc;              /* the negative errno of VERDICT_FAIL, or 0 */
-	const char *setting; /* whose value it is about, or NULL */
+	const char *setting; /* the setting that it checks, or NULL */
 	bool retry;          /* the cause may be gone at the next start */
 	const char *text;
 	const char *advice; /* NULL with VERDICT_OK */

@@ -46,7 +46,7 @@ struct verb {
 	const char *name;
 	void (*handle)(struct daemon *d, struct reply *reply, json_t *params);
 	enum role role;
-	bool member; /* a member of several nodes serves it too */
+	bool member; /* a member of several nodes also serves it */
 };
 
 /* ---- hello, version ---- */
@@ -120,7 +120,7 @@ void command_queued(void *arg, struct reply *reply, struct run *run)
 
 /* ---- status ---- */
 
-/* Field 3 and on of proc(5): the name before may hold blanks and parentheses. */
+/* Field 3 and following of proc(5): the name before may contain blanks and parentheses. */
 static const char *behind_name(const char *stat)
 {
 	const char *end = strrchr(stat, ')');
@@ -153,7 +153,7 @@ static int read_stat(pid_t pid, double *cpu_s, int64_t *rss_bytes)
 	return 0;
 }
 
-/* Adds cpu_s, of all threads of the process, and rss_bytes; null: there is no such process. */
+/* Adds cpu_s, of all threads of the process, and rss_bytes; null: the process does not exist. */
 static void add_usage(json_t *object, pid_t pid)
 {
 	double cpu_s = 0.0;
@@ -217,7 +217,7 @@ static json_t *daemon_json(const struct daemon *d)
 	return daemon;
 }
 
-/* Whose process it is that shares the GPU. A name may have bytes that are not UTF-8. */
+/* The process that shares the GPU. Its name may have bytes that are not UTF-8. */
 static void add_other(json_t *gpu)
 {
 	const pid_t pid = (pid_t)json_integer_value(json_object_get(gpu, "other_pid"));
@@ -238,7 +238,7 @@ static json_t *engine_json(const struct daemon *d)
 	size_t i;
 
 	json_array_foreach(json_object_get(engine, "ranks"), i, rank) {
-		/* a process ID of another node is another process here */
+		/* a process ID of another node is another process on this node */
 		pid = json_integer_value(json_object_get(rank, "node")) ==
 				settings_node(d->settings)
 			? json_object_get(rank, "pid")
@@ -370,7 +370,7 @@ static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
 /*
  * ---- the table ----
  *
- * A new command needs: its name and a comment in proto/protocol.h, its members in proto/schema, a
+ * A new request needs: its name and a comment in proto/protocol.h, its members in proto/schema, a
  * row here, a function for the row, and an example in proto/gpt2d-protocol.7.in.
  */
 
@@ -450,7 +450,7 @@ static bool refuse_member(struct reply *reply, const char *method, const char *k
 	return false;
 }
 
-/* Whether all members are known and have their types. Otherwise the request is refused. */
+/* Checks that all members are known and have their types; otherwise refuses the request. */
 static bool check_params(const char *method, struct reply *reply, json_t *params)
 {
 	const struct schema_row *row = members_of(method);

@@ -1,4 +1,4 @@
-/* command.h: what a client may ask for: one table of verbs. */
+/* command.h: the requests of clients, as one table of methods. */
 #ifndef GPT2D_DAEMON_COMMAND_H
 #define GPT2D_DAEMON_COMMAND_H
 
@@ -8,10 +8,10 @@
 struct daemon;
 struct run;
 
-/* Answers the request, now or later. */
+/* Replies now or later. */
 void command_handle(struct daemon *d, struct reply *reply, const struct rpc_message *message);
 
-/* submit.h's queued, with arg a struct daemon: the reply to submit. */
+/* The callback queued of submit.h, with arg a struct daemon: the reply to submit. */
 void command_queued(void *arg, struct reply *reply, struct run *run);
 
 /* The result of the method "status". */

@@ -89,7 +89,7 @@ static void reply_failed(struct hold_request *r, int code, const char *message)
 	free(r);
 }
 
-/* Why the request can have no effect any more; NULL: it still can. */
+/* Why the request cannot take effect; NULL: it still can. */
 static const char *overridden(const struct hold_request *r)
 {
 	const bool is_set = hold_is_set(r->daemon->holds, r->hold);
@@ -161,7 +161,7 @@ void command_hold_stop(struct daemon *d)
 
 /* ---- requests ---- */
 
-/* Takes the engines; false: they are there, or are being started already. */
+/* Takes the engines; false: they are running or starting already. */
 static bool warm(struct daemon *d)
 {
 	/* idle_release ended the engines, or they wait for their next try */
@@ -180,14 +180,14 @@ static void on_changed(void *arg, int rc, bool already)
 	if (rc < 0) {
 		store_failure_text(d->store, rc, why);
 		snprintf(message, sizeof(message),
-			"%s: nothing is changed, it could not be stored: %s",
+			"%s: nothing is changed: gpt2d could not store it: %s",
 			r->hold == HOLD_DRAINED ? "drained" : "released", why);
 		reply_failed(r, PROTOCOL_STORE, message);
 		return;
 	}
 	r->already = already;
 	if (r->now && hold_is_set(d->holds, HOLD_RELEASED))
-		scheduler_yield(d->scheduler, "released: the engines were asked back at once");
+		scheduler_yield(d->scheduler, "released: a request restarted the engines at once");
 	if (r->lift && r->hold == HOLD_RELEASED && !hold_is_set(d->holds, HOLD_RELEASED)) {
 		r->already &= !warm(d);
 	}

@@ -19,7 +19,7 @@ void command_resume(struct daemon *d, struct reply *reply, json_t *params);
 void command_release(struct daemon *d, struct reply *reply, json_t *params);
 void command_warm(struct daemon *d, struct reply *reply, json_t *params);
 
-/* Runs, holds or engines changed: replies to clients whose wait is over. */
+/* Runs, holds or engines changed: replies to clients that waited for this. */
 void command_hold_reply(struct daemon *d);
 /* The engines were lost: an error to clients that wait for them. */
 void command_hold_engines_lost(struct daemon *d, const char *reason);

@@ -68,7 +68,7 @@ static void on_show(void *arg, int rc, json_t *result)
 	free(q);
 }
 
-/* False: it has been answered. */
+/* False: it has its reply. */
 static bool page_limit(struct reply *reply, json_t *params, int64_t *limit)
 {
 	*limit = rpc_integer(params, "limit", PAGE_STANDARD);
@@ -130,7 +130,7 @@ void command_list(struct daemon *d, struct reply *reply, json_t *params)
 
 /* ---- follow ---- */
 
-/* A run that had ended before: the reply, and at once its last event. */
+/* A run that had already ended: the reply, and at once its last event. */
 static void reply_ended(struct reply *reply, json_t *result)
 {
 	struct client *client = reply_client(reply);
@@ -166,7 +166,7 @@ static void follow_open(struct daemon *d, struct reply *reply, struct run *run, 
 
 	if (rc == -EALREADY) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"run %lld: is followed already on this connection", (long long)run->id);
+			"run %lld: is already followed on this connection", (long long)run->id);
 	} else if (rc == -E2BIG) {
 		reply_error(reply, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
 	} else {
@@ -195,7 +195,7 @@ void command_follow(struct daemon *d, struct reply *reply, json_t *params)
 
 /*
  * A client waits for the end of the run that it cancelled. The reply is sent when the run's end is
- * durable, or when the run turns out to be trained already.
+ * durable, or when the run turns out to be trained.
  */
 struct cancel {
 	TAILQ_ENTRY(cancel) link;
@@ -253,8 +253,8 @@ static void refuse_cancels(struct daemon *d, const struct run *run)
 	store_failure(d->store, &failure);
 	while ((c = find_cancel(d->cancels, run->id)) != NULL)
 		reply_error(take_cancel(d->cancels, c), PROTOCOL_STORE, NULL,
-			"run %lld: is %s, but that is not on disk: %s: %s; gpt2d tries to write it"
-			" as long as gpt2d runs",
+			"run %lld: is %s, but that is not on disk: %s: %s; gpt2d retries as long"
+			" as it runs",
 			(long long)run->id, run_state_name(run->state), failure.path,
 			store_error_text(failure.rc));
 }
@@ -356,7 +356,7 @@ struct reorder {
 	int64_t id, priority, before;
 };
 
-/* The run may have begun or ended while its priority was written. */
+/* The run may have started or ended while its priority was written. */
 static void on_priority(void *arg, int rc)
 {
 	struct reorder *r = arg;
@@ -374,12 +374,12 @@ static void on_priority(void *arg, int rc)
 	if (rc < 0) {
 		store_failure_text(d->store, rc, why);
 		reply_error(reply, PROTOCOL_STORE, NULL,
-			"run %lld: the priority is %lld as before, it could not be stored: %s",
+			"run %lld: the priority is still %lld: gpt2d could not store the change: "
+			"%s",
 			(long long)r->id, (long long)r->before, why);
 	} else if (run == NULL) {
 		reply_error(reply, PROTOCOL_NO_SUCH_RUN, NULL,
-			"run %lld: has ended meanwhile; its priority is of no more use",
-			(long long)r->id);
+			"run %lld: has ended; its priority has no effect", (long long)r->id);
 	} else {
 		result = json_pack("{sI ss ss sI sI}", "id", (json_int_t)r->id, "name", run->name,
 			"state", run_state_name(run_reported(run)), "priority",

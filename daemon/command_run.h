@@ -24,7 +24,7 @@ struct cancels *command_cancel_create(void);
 void command_cancel_destroy(struct cancels *cancels); /* takes NULL */
 /* An observer of lifecycle.h, with arg a struct daemon: replies to them. */
 void command_cancel_observe(void *arg, struct run *run, enum lifecycle_event event);
-/* The store has begun to fail: an error to those whose run has ended. */
+/* The store has begun to fail: an error to clients whose run has ended. */
 void command_cancel_store_fails(struct daemon *d);
 
 #endif

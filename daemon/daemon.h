@@ -45,26 +45,32 @@ struct daemon {
 	struct holds *holds;
 	struct pruner *pruner;
 	struct metrics *metrics;
-	int64_t counts[RUN_STATES]; /* of all runs there ever were */
+	int64_t counts[RUN_STATES]; /* number of runs ever submitted */
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
-	int64_t last_change_ns; /* retention.h: before this start */
-	bool stopping;          /* no submissions, no new starts */
-	bool signalled;         /* a signal stops it, not a request */
+	/* retention.h: time of the last change of a run before this start */
+	int64_t last_change_ns;
+	bool stopping;  /* no submissions, no new starts */
+	bool signalled; /* a signal stops it, not a request */
 	bool ready_said;
 
 	/* private to startup.c and shutdown.c */
 	int store_rc; /* the store's failure that was last reported; 0: none */
 	bool engines_stopping;
 	bool engines_gone;
-	int last_steps;         /* left at least; 0: clients are listened to */
-	int64_t drain_ns;       /* a signal's stop becomes one at once then; 0: there was none */
-	int64_t finish_ns;      /* when stopping now: runs that are being written are waited for */
-	int64_t linger_ns;      /* replies are waited for until then */
+	/* minimum time in which clients still get replies; 0: no limit is set */
+	int last_steps;
+	/*
+	 * until then a second signal is the same stop, after that it stops at once; 0: no signal
+	 * came
+	 */
+	int64_t drain_ns;
+	int64_t finish_ns;      /* when stopping now: gpt2d waits until then for files of runs */
+	int64_t linger_ns;      /* gpt2d waits until then for replies */
 	struct event *shutdown; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;
-	int lock_fds[3]; /* of the database, of the socket, of the state directory itself */
+	int lock_fds[3]; /* locks of the database, of the socket, of the state directory */
 };
 
 #endif

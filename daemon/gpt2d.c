@@ -30,7 +30,9 @@
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3, SIGNALED = 128 };
 enum { OUTPUT_BYTES = 1 << 20, FILES_BYTES = PATH_MAX, PLACE_BYTES = PATH_MAX + 32 };
 
-/* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
+/*
+ * Opens missing standard streams on /dev/null: else a lock file or a socket would get the number.
+ */
 static void fill_standard_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -38,7 +40,7 @@ static void fill_standard_streams(void)
 			return;
 }
 
-/* One line on standard error; what came from elsewhere must not drive the terminal. */
+/* One line on standard error; foreign text must not control the terminal. */
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
@@ -56,7 +58,7 @@ static void say(const char *format, ...)
 	fprintf(stderr, "gpt2d: %s\n", text);
 }
 
-/* The setting, or the share of each rank in the processors. */
+/* The setting, or each rank's share of the processors. */
 static int threads_of(const struct settings *s)
 {
 	const int64_t share = cgroup_processors("") / s->ranks;
@@ -76,7 +78,7 @@ static void log_start(const struct daemon *d)
 	log_write(LOG_INFO, "engine %s, ranks %lld, threads per rank %d", p->path,
 		(long long)d->settings->ranks, d->threads);
 	if (p->why[0] != '\0')
-		log_write(LOG_INFO, "device: auto took %s: %s",
+		log_write(LOG_INFO, "device: auto chose %s: %s",
 			engine_program_device_name(p->device), p->why);
 }
 
@@ -99,7 +101,7 @@ static int run(
 
 	rc = startup_run(&daemon, settings, error, sizeof(error));
 	if (rc < 0) {
-		log_finish(); /* what led to it is said before */
+		log_finish(); /* the cause was logged before */
 		say("%s", error);
 		startup_undo(&daemon);
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
@@ -108,7 +110,7 @@ static int run(
 	checks_run(CHECKS_START, settings, "", log_warning, NULL);
 	event_base_dispatch(daemon.base);
 	rc = startup_undo(&daemon);
-	log_write(LOG_INFO, "stopped%s", rc < 0 ? "; not everything could be written" : "");
+	log_write(LOG_INFO, "stopped%s", rc < 0 ? "; some data could not be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -158,7 +160,7 @@ static void print_settings(struct settings *s, FILE *to)
 	fprintf(to, "# %s\n", files[0] ? files : "no file was read");
 	settings_print(s, to);
 	if (own && program.why[0] != '\0')
-		fprintf(to, "# device, as auto takes it now: %s: %s\n",
+		fprintf(to, "# device, as auto chooses now: %s: %s\n",
 			engine_program_device_name(program.device), program.why);
 	if (own)
 		fprintf(to, "# engine, as found now: %s\n", program.path);
@@ -175,9 +177,9 @@ static int test_settings(struct settings *s, bool verbose)
 	if (verbose)
 		print_settings(s, stdout);
 	else if (!t.wrong && files[0])
-		printf("%s: the settings are good\n", files);
+		printf("%s: the settings are valid\n", files);
 	else if (!t.wrong)
-		puts("no file; the settings are good");
+		puts("no file; the settings are valid");
 	return t.wrong ? STATUS_USAGE : STATUS_OK;
 }
 
@@ -230,12 +232,12 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	return status;
 }
 
-/* Prints what was requested, and starts nothing. errors: as for checks_run. */
+/* Prints the requested output, and starts nothing. errors: as for checks_run. */
 static int print(struct settings *s, const struct settings_command *command, const char *errors)
 {
 	int status = STATUS_OK;
 
-	/* in one piece, so that the error of a write is known at the end */
+	/* in one piece, so that an error of the write is known at the end */
 	if (!isatty(STDOUT_FILENO))
 		setvbuf(stdout, memory_zeroed(1, OUTPUT_BYTES), _IOFBF, OUTPUT_BYTES);
 	if (command->action == SETTINGS_HELP)
@@ -263,7 +265,7 @@ static void print_errors(char *errors)
 
 /*
  * As process 1 of a container this process only reaps orphans and passes signals on to a child, in
- * which it returns. It ends with the child's exit status.
+ * which the function returns. It ends with the child's exit status.
  */
 static void reap_as_init(void)
 {
@@ -308,7 +310,7 @@ int main(int argc, char **argv)
 		reap_as_init();
 	fill_standard_streams();
 	checks_raise_limits();
-	umask(077); /* other users get the files of runs from gpt2d */
+	umask(077); /* other users read the files of runs through gpt2d */
 	memory_use_for_json();
 	/*
 	 * For the engine, before there is a second thread: OpenBLAS starts a thread for each

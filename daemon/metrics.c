@@ -23,7 +23,7 @@
 #include "proto/spec/spec_json.h"
 #include "proto/version.h"
 
-static const double EXACT = 1e15; /* whole numbers below are written with all their digits */
+static const double EXACT = 1e15; /* whole numbers below are printed with all digits */
 
 enum { FILE_MODE = 0644 }; /* the collector is another user, and every client may ask for figures */
 
@@ -32,17 +32,17 @@ struct metrics {
 	struct metrics_options options;
 	struct event *timer;
 	bool writing;
-	bool failed; /* to write the file, which has been logged */
+	bool failed; /* error of writing the file that was logged */
 	char *text;  /* for the file */
 	size_t n;
 
 	struct statvfs disk;      /* of state_dir */
 	int64_t disk_ns;          /* monotonic: when it was read; 0: never */
-	struct statvfs next_disk; /* for the store's thread, whose disk it is */
+	struct statvfs next_disk; /* for the store's thread, because it uses the disk */
 	bool reading;
 };
 
-/* What is being written. */
+/* The file being written. */
 struct writer {
 	FILE *out;
 	const char *socket;
@@ -97,7 +97,7 @@ static void write_sample(
 
 /* ---- the table ---- */
 
-/* A value of the JSON that make_text gathers, by the names on the way to it. */
+/* A value in the JSON of make_text, by the names on the path to it. */
 struct row {
 	struct family family;
 	const char *path;
@@ -145,7 +145,7 @@ static const struct row rows[] = {
 	{{"gpt2d_state_dir_size_bytes", false, "Size of that file system."}, "more.disk_size"},
 };
 
-/* The same of each rank with a GPU. */
+/* The same for each rank with a GPU. */
 static const struct row gpu_rows[] = {
 	{{"gpt2d_gpu_memory_bytes", false, "Memory of the GPU of a rank, in all."},
 		"device.memory_total_bytes"},
@@ -249,7 +249,7 @@ static void write_gpus(const struct writer *w, const struct row *row, const json
 	}
 }
 
-/* The nodes that are there; on the leader only. */
+/* The nodes that have joined; on the leader only. */
 static json_t *nodes_joined(const json_t *status)
 {
 	const json_t *members = find(status, "world.members"), *member;
@@ -267,7 +267,7 @@ static json_t *nodes_joined(const json_t *status)
 	return json_integer(joined);
 }
 
-/* What the status does not have. */
+/* Figures that the status does not have. */
 static json_t *more_figures(const struct metrics *m, const json_t *status, const json_t *ranks)
 {
 	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;

@@ -1,7 +1,7 @@
 /*
  * metrics.h: figures of gpt2d in the text format of Prometheus: as the reply to "metrics", and in
  * metrics_file, which gpt2d replaces each period, for the textfile collector of node_exporter. Each
- * sample has a label with the daemon's socket, so that several daemons on one host stay apart.
+ * sample has the daemon's socket as a label, which distinguishes several daemons on one host.
  * Names, units and meanings: gpt2d.8.
  */
 #ifndef GPT2D_DAEMON_METRICS_H

@@ -60,18 +60,18 @@ static void why_engines(const struct daemon *d, char why[WHY_BYTES])
 		say(why, WAITING_NODES, "%s%s%s", missing,
 			reason[0] ? "; why the engines ended: " : "", reason);
 	else if (starting >= 0)
-		say(why, WAITING_ENGINES, "they are being started, since %.0f s", starting);
+		say(why, WAITING_ENGINES, "they have been starting for %.0f s", starting);
 	else if (engine_pool_away(pool))
-		say(why, WAITING_ENGINES, "they are released and about to be started");
+		say(why, WAITING_ENGINES, "they are released and start soon");
 	else if (retry >= 0)
-		say(why, WAITING_ENGINES, "started again in %lld s%s%s", (long long)retry,
+		say(why, WAITING_ENGINES, "gpt2d restarts them in %lld s%s%s", (long long)retry,
 			reason[0] ? "; why they ended: " : "", reason);
 	else
 		say(why, WAITING_ENGINES, "%s%s%s", engine_pool_state_name(pool),
 			reason[0] ? ", " : "", reason);
 }
 
-/* before: the queued run ahead of this one, NULL for the head of the queue. */
+/* before: the queued run before this one, NULL for the head of the queue. */
 static void why_waits(const struct daemon *d, const struct run *run, const struct run *before,
 	char why[WHY_BYTES])
 {
@@ -105,7 +105,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (!engine_pool_ready(d->pool))
 		why_engines(d, why);
 	else
-		say(why, WAITING_PREPARING, "it is being made ready");
+		say(why, WAITING_PREPARING, "it is being prepared");
 }
 
 static json_t *starts_in_s(const struct daemon *d, const struct run *run, const struct run *before)

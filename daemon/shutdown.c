@@ -20,12 +20,15 @@
 
 enum {
 	FINISH_S = 10,  /* stopping now: for a step's end and the files of trained runs */
-	SAME_S = 1,     /* signals that come together, as Slurm and terminals send them, are one */
-	LINGER_S = 1,   /* at the end, for replies that nobody reads */
-	LAST_STEPS = 8, /* to read and answer what was sent, whatever the time */
+	SAME_S = 1,     /* signals that come together, as from Slurm and terminals, count as one */
+	LINGER_S = 1,   /* at the end, for replies that clients do not read */
+	LAST_STEPS = 8, /* to read and answer requests already sent, even after the limit */
 };
 
-/* Of the run that is interrupted: Slurm signals a job that it preempts or whose time is over. */
+/*
+ * Reason of the run that is interrupted: Slurm signals a job that it preempts or whose time is
+ * over.
+ */
 static const char *stop_reason(const struct daemon *d)
 {
 	return d->signalled && getenv("SLURM_JOB_ID") != NULL
@@ -61,10 +64,10 @@ void shutdown_begin(struct daemon *d, bool now)
 		generation_stop(d->generation);
 		if (!scheduler_in_hand(d->scheduler))
 			now = true;
-		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
+		log_write(LOG_INFO, now ? "stopping" : "stopping after the run in progress");
 	}
 	if (now && d->finish_ns == 0) {
-		/* the engines decide: a run that is trained at this moment is done */
+		/* the engines decide: a run that is already trained is done */
 		scheduler_yield(d->scheduler, stop_reason(d));
 		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
 	} else if (now && clock_mono_ns() > d->finish_ns - (FINISH_S - SAME_S) * CLOCK_S_NS) {
@@ -73,7 +76,7 @@ void shutdown_begin(struct daemon *d, bool now)
 	shutdown_step(d);
 }
 
-/* The run in progress may go on until stop_timeout. */
+/* The run in progress may continue until stop_timeout. */
 static void wait_for_run(struct daemon *d)
 {
 	int64_t left_ns = d->drain_ns - clock_mono_ns();
@@ -113,7 +116,7 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 		shutdown_stop_checks(d);
 		control_stop_listening(d->control);
 		scheduler_interrupt(
-			d->scheduler, true, stop_reason(d)); /* what was made ready ahead */
+			d->scheduler, true, stop_reason(d)); /* what was prepared in advance */
 		world_stop(d->world);
 	}
 	if (!d->engines_gone || scheduler_busy(d->scheduler))
@@ -125,7 +128,7 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 		event_add(d->shutdown, &soon);
 	} else if (d->last_steps == 0) {
 		d->last_steps = LAST_STEPS;
-		/* a client that reads nothing has used up the time of those that do */
+		/* a client that does not read has used up the time of those that do */
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
 		control_end_requests(d->control);
 		event_add(d->shutdown, &soon);

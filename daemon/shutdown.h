@@ -12,9 +12,11 @@ struct event;
 
 /* The event that performs one step of the shutdown: struct daemon's shutdown. NULL: error. */
 struct event *shutdown_event(struct daemon *d);
-/* Stops gpt2d. now: interrupts the run in progress, else waits for it. May be called again. */
+/*
+ * Stops gpt2d. now: interrupts the run in progress instead of waiting for it. May be called again.
+ */
 void shutdown_begin(struct daemon *d, bool now);
-/* Something that the shutdown waits for may have happened. */
+/* A condition of the shutdown may have changed. */
 void shutdown_step(struct daemon *d);
 /* Destroys the checker: clients that wait for a check get an error while it can be sent. */
 void shutdown_stop_checks(struct daemon *d);

@@ -47,7 +47,7 @@
 #include "proto/host/signals.h"
 #include "proto/host/starved.h"
 
-/* ---- what the parts call ---- */
+/* ---- callbacks of the parts ---- */
 
 static void on_request(struct reply *reply, const struct rpc_message *message, void *arg)
 {
@@ -62,7 +62,7 @@ static void on_gone(struct client *client, void *arg)
 	shutdown_step(d);
 }
 
-/* Once: runs can be submitted, and the engines are there or not wanted. */
+/* Once: runs can be submitted, and the engines are ready or not needed. */
 static void say_ready(struct daemon *d)
 {
 	if (d->ready_said)
@@ -73,7 +73,7 @@ static void say_ready(struct daemon *d)
 		hold_is_set(d->holds, HOLD_RELEASED) ? ", released" : "");
 }
 
-/* A member has nothing to wait for: it joins when the leader is there. */
+/* A member waits for nothing: it joins when the leader runs. */
 static void say_member_ready(struct daemon *d)
 {
 	d->ready_said = true;
@@ -179,7 +179,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	shutdown_begin(d, left_s == 0);
 }
 
-/* failure: NULL when the store can be written again. */
+/* failure: NULL if the store can be written again. */
 static void tell_store(struct daemon *d, const struct store_failure *failure)
 {
 	json_t *store = store_failure_json(d->store);
@@ -189,7 +189,7 @@ static void tell_store(struct daemon *d, const struct store_failure *failure)
 	if (failure != NULL)
 		command_cancel_store_fails(d);
 	if (failure != NULL && failure->rc == -EBADMSG)
-		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d is started again",
+		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d restarts",
 			failure->path, store_error_text(failure->rc), failure->advice);
 	else if (failure != NULL)
 		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; gpt2d retries every second",
@@ -206,7 +206,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 	scheduler_wake(d->scheduler); /* idle_release may have changed */
 }
 
-/* After a completion, when failing begins or ends, and every second for a silent thread. */
+/* After a completion, when a failure begins or ends, and every second for a silent thread. */
 static void on_completions(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
@@ -293,7 +293,7 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	return rc;
 }
 
-/* What the store says about runs, and what keeps that up to date. */
+/* Reads the runs from the store, and sets up what keeps them up to date. */
 static int start_runs(struct daemon *d)
 {
 	const struct hold_options holds = {
@@ -610,7 +610,7 @@ int startup_undo(struct daemon *d)
 {
 	int rc;
 
-	/* pending checks, jobs and writes come first: their callbacks use the other parts */
+	/* pending checks, jobs and writes end first: their callbacks use the other parts */
 	shutdown_stop_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
@@ -619,7 +619,7 @@ int startup_undo(struct daemon *d)
 	scheduler_destroy(d->scheduler);
 	generation_destroy(d->generation);
 	world_destroy(d->world);
-	shm_folder_sweep(); /* engines that were killed have left theirs */
+	shm_folder_sweep(); /* killed engines have left their folders */
 	submit_destroy(d->submitter);
 	command_cancel_destroy(d->cancels);
 	command_hold_destroy(d->hold_requests);
@@ -642,7 +642,7 @@ int startup_undo(struct daemon *d)
 		if (d->lock_fds[i] >= 0)
 			close(d->lock_fds[i]);
 	if (d->base) {
-		/* callbacks that libevent has put off still hold connections */
+		/* callbacks that libevent has deferred still use connections */
 		event_base_loop(d->base, EVLOOP_NONBLOCK);
 		event_base_free(d->base);
 	}

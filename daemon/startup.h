@@ -8,12 +8,11 @@ struct daemon;
 struct settings;
 
 /*
- * Everything that runs in the event loop, from settings (and program, threads and words, which the
+ * Starts everything in the event loop, from settings (and program, threads and words, which the
  * caller has set): 0, or a negative errno with error.
  */
-int startup_run(
-	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
-/* Undoes startup_run, also one that failed. 0, or -EIO: not everything is on disk. */
+int startup_run(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
+/* Undoes startup_run, also after it failed. 0, or -EIO: not everything is on disk. */
 int startup_undo(struct daemon *d);
 
 #endif

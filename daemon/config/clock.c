@@ -1,6 +1,6 @@
 #include "daemon/config/clock.h"
 
-enum { GAP_S = 3 }; /* between looks that are to come each second */
+enum { GAP_S = 3 }; /* longest pause between two looks, which should come each second */
 
 void clock_watch_look(struct clock_watch *watch, int64_t now_ns)
 {

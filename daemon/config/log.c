@@ -50,14 +50,14 @@ static struct {
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t wake, idle;
 	struct held *first, **last;
-	size_t bytes; /* of the lines that wait */
-	bool busy;    /* the thread writes a line that waits no more */
+	size_t bytes; /* of the waiting lines */
+	bool busy;    /* the thread drops waiting lines and ends */
 	bool stop;
 	int64_t lost;      /* lines since the start */
-	int64_t unwritten; /* of these, lines that no line in the log has counted yet */
+	int64_t unwritten; /* of these, lines that are not reported in the log yet */
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &writer.first};
 
-/* The newest lines of gpt2d's own and of engines, numbered together. */
+/* The newest lines of gpt2d and of engines, numbered together. */
 static struct {
 	int64_t n;
 	struct {
@@ -94,13 +94,14 @@ int log_check(const char *to, char *error, size_t error_bytes)
 	}
 	if (is_journal(to) || is_stderr(to) || stat(to, &st) < 0)
 		return 0;
-	/* a pipe without a name is an own stream: /dev/stdout */
+	/* a pipe without a name is inherited: /dev/stdout */
 	if (S_ISSOCK(st.st_mode) ||
 		(S_ISFIFO(st.st_mode) && (statfs(to, &fs) < 0 || fs.f_type != PIPEFS_MAGIC)))
 		rc = -ESPIPE;
 	if (rc < 0)
 		snprintf(error, error_bytes,
-			"log_file: %s: a FIFO or a socket, a file or \"stderr\" is expected", to);
+			"log_file: %s: a FIFO or a socket (expected a file, stderr or journal)",
+			to);
 	return rc;
 }
 
@@ -151,7 +152,7 @@ static int emit(int to, enum log_level level, const char *text, size_t n)
 		"SYSLOG_IDENTIFIER=gpt2d", NULL);
 }
 
-/* The line as it is written: text has LINE_BYTES bytes. Returns where the message begins. */
+/* Formats the line: text has LINE_BYTES bytes. Returns where the message begins. */
 static size_t format_line(char *text, enum log_level level, int64_t at_ns, const char *format,
 	va_list args) __attribute__((format(printf, 4, 0)));
 
@@ -166,11 +167,14 @@ static size_t format_line(
 	vsnprintf(text + start, LINE_BYTES - start - 1, format, args);
 	for (char *c = text; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' '; /* what a peer sent stays on one line */
+			*c = ' '; /* a message of a peer stays on one line */
 	return start;
 }
 
-/* What is written of the text for to, and its size. The journal keeps time and level itself. */
+/*
+ * The part of the text that is written to `to`, and its size. The journal keeps time and level
+ * itself.
+ */
 static const char *line_for(int to, char *text, size_t start, size_t *n)
 {
 	*n = strlen(text);
@@ -182,7 +186,7 @@ static const char *line_for(int to, char *text, size_t start, size_t *n)
 	return text;
 }
 
-/* A line of the thread's own. */
+/* A line of the thread itself. */
 static void say(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -214,7 +218,7 @@ static void reopen(void)
 	say(LOG_INFO, "SIGHUP: the log is open");
 }
 
-/* The next line: NULL, and there is none to come. *unwritten: lines that were lost before it. */
+/* The next line; NULL: there will be none. *unwritten: lines that were lost before it. */
 static struct held *next(int64_t *unwritten)
 {
 	struct held *h;
@@ -456,7 +460,7 @@ int64_t log_forgotten(void)
 	return forgotten;
 }
 
-/* Of one source; NULL: there is none. */
+/* The ring of one source; NULL: there is none. */
 static const struct log_line *first_from(enum log_source source, int64_t n)
 {
 	const int64_t end = kept.of[source].n;

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { SHOWN_BYTES = 300 }; /* of a path that is far too long */
+enum { SHOWN_BYTES = 300 }; /* longest part of an overlong path in messages */
 
 int paths_absolute(const char *path, const char *what, char *out, size_t out_bytes, char *error,
 	size_t error_bytes)
@@ -48,7 +48,7 @@ static const struct {
 		"/.local/state/gpt2d", "give --state-dir, or set XDG_STATE_HOME or HOME"},
 };
 
-/* An absolute path of the environment; the XDG rules say to ignore others. */
+/* An absolute path of the environment; the XDG rules require to ignore others. */
 static const char *folder(const char *name)
 {
 	const char *value = getenv(name);
@@ -61,13 +61,13 @@ bool paths_are_system(void)
 	return geteuid() == 0 || folder("STATE_DIRECTORY") != NULL;
 }
 
-/* The standard place: whether there is one. */
+/* The standard path: whether there is one. */
 static bool find(enum place p, char *out, size_t out_bytes)
 {
 	const char *service = folder(places[p].service), *xdg = folder(places[p].xdg);
 	const char *home = folder("HOME");
 
-	if (service != NULL) /* systemd separates several folders by colons; the first is ours */
+	if (service != NULL) /* systemd separates several folders by colons; gpt2d uses the first */
 		snprintf(out, out_bytes, "%.*s%s", (int)strcspn(service, ":"), service,
 			places[p].file);
 	else if (paths_are_system())
@@ -93,7 +93,7 @@ static int choose(enum place p, const char *asked, char *out, size_t out_bytes, 
 	if (find(p, path, sizeof(path)))
 		return paths_absolute(path, places[p].name, out, out_bytes, error, error_bytes);
 	n = snprintf(
-		error, error_bytes, "%s: no place for it: %s", places[p].name, places[p].advice);
+		error, error_bytes, "%s: no default path: %s", places[p].name, places[p].advice);
 	if (value != NULL && value[0] != '\0' && n >= 0 && (size_t)n < error_bytes)
 		snprintf(error + n, error_bytes - (size_t)n,
 			"; %s is \"%.64s\", an absolute path is expected", places[p].xdg, value);

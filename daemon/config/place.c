@@ -39,7 +39,7 @@ struct place_access place_access(const struct settings *s)
 
 /* ---- folders ---- */
 
-/* The name of path is durable. A parent that cannot be opened cannot be synced. */
+/* Makes the name of path durable. A parent that cannot be opened cannot be synced. */
 static int sync_name(const char *path)
 {
 	char parent[PATH_MAX];
@@ -87,7 +87,8 @@ int place_make_socket_dir(
 	if (stat(dir, &st) == 0) {
 		if ((mode & 0011 & ~st.st_mode) != 0)
 			log_write(LOG_WARNING,
-				"socket: %s: those who may connect cannot enter it (mode %04o)",
+				"socket: %s: users who may connect cannot enter this folder (mode "
+				"%04o)",
 				dir, (unsigned)st.st_mode & 07777);
 		return 0;
 	}
@@ -175,7 +176,7 @@ int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes)
 
 /* ---- the socket ---- */
 
-/* Whoever can rename in a folder can put another socket where clients look for gpt2d. */
+/* A user who can rename in a folder can put another socket where clients look for gpt2d. */
 static int check_folder(const char *path, char *error, size_t error_bytes)
 {
 	char folder[PATH_MAX];
@@ -198,12 +199,12 @@ int place_check_socket(const char *path, char *error, size_t error_bytes)
 	int rc;
 
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
-		snprintf(error, error_bytes, "%s: longer than a socket's name may be", path);
+		snprintf(error, error_bytes, "%s: too long for the path of a socket", path);
 		return -ENAMETOOLONG;
 	}
 	rc = check_folder(path, error, error_bytes);
 	if (rc == 0 && lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
-		snprintf(error, error_bytes, "%s: is there and is no socket", path);
+		snprintf(error, error_bytes, "%s: exists and is not a socket", path);
 		rc = -EEXIST;
 	}
 	return rc;
@@ -224,7 +225,7 @@ static bool is_live(const struct sockaddr_un *address)
 
 /*
  * The mode of the descriptor becomes the mode of the name: 0600 from the start, without a umask,
- * which other threads share. Nobody can connect before it listens.
+ * which other threads share. Clients cannot connect before it listens.
  */
 static int bind_as(int fd, const struct sockaddr_un *address, const struct place_access *access,
 	char *error, size_t error_bytes)

@@ -29,26 +29,29 @@ struct place_mark {
 
 /* Make dir and its parents, 0700 and durable. */
 int place_make_dirs(const char *dir, char *error, size_t error_bytes);
-/* Make the socket's folder if it is missing, so that those who may connect can enter it. */
+/* Make the socket's folder if it does not exist, so that users of the socket can enter it. */
 int place_make_socket_dir(
 	const char *socket, const struct place_access *access, char *error, size_t error_bytes);
 /* Lock path.lock for the life of *fd; -EBUSY names the process that holds the lock. */
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
-/* Lock the folder itself: this lock remains when somebody removes the lock file in it. */
+/* Lock the folder itself: this lock remains if somebody removes the lock file in the folder. */
 int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes);
 
-/* What place_bind requires of the path: its length, its folder, and a socket or nothing there. */
+/*
+ * Checks what place_bind requires of the path: its length, its folder, and a socket or nothing
+ * there.
+ */
 int place_check_socket(const char *path, char *error, size_t error_bytes);
 /*
- * Bind a socket to path. It has its mode and group before it listens, and never a wider mode.
- * -EBUSY: another process listens there. The caller holds the lock.
+ * Bind a socket to path. The socket gets its mode and group before it listens, and never a wider
+ * mode. -EBUSY: another process listens there. The caller holds the lock.
  */
 int place_bind(const char *path, const struct place_access *access, int *fd,
 	struct place_mark *mark, char *error, size_t error_bytes);
 
-/* Whether path is still the file that mark was taken of. */
+/* Whether path is still the file of mark. */
 bool place_unchanged(const char *path, const struct place_mark *mark);
-/* Remove path if it still is that file. */
+/* Remove path if it is still that file. */
 void place_unlink(const char *path, const struct place_mark *mark);
 
 #endif

@@ -107,7 +107,7 @@ static void reload_settings(struct settings *settings, int argc, char **argv)
 	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
 		log_write(LOG_ERROR, "settings: %s", line);
 	if (rc < 0) {
-		log_write(LOG_ERROR, "settings: wrong, and left as they were");
+		log_write(LOG_ERROR, "settings: errors, the old settings stay");
 	} else {
 		settings_take(settings, &fresh, log_change, &taken);
 		log_set_level((enum log_level)settings->log_level);

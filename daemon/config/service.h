@@ -30,8 +30,8 @@ struct service *service_create(const struct service_options *options);
 void service_destroy(struct service *s); /* takes NULL */
 
 /*
- * SIGHUP: opens the log again, reads the settings from the same words and files again, and takes
- * over those that may change.
+ * SIGHUP: reopens the log, reads the settings from the same words and files again, and applies the
+ * settings that may change.
  */
 void service_reload(struct settings *settings, int argc, char **argv);
 

@@ -273,7 +273,7 @@ static bool is_utf8(const char *value)
 	return is;
 }
 
-/* One would break lines of the log. */
+/* A control character would break lines of the log. */
 static bool has_control(const char *value)
 {
 	while (*value != '\0' && (unsigned char)*value >= 0x20 && *value != 0x7f)
@@ -318,7 +318,7 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 	return 0;
 }
 
-/* A name or an address: the identity of a TLS key and files of one line have it. */
+/* A name or an address, for the identity of a TLS key and one-line files. */
 static int set_text(struct settings *s, const struct settings_row *row, const char *value,
 	char *error, size_t error_bytes)
 {
@@ -375,7 +375,7 @@ static void format_number(enum settings_type type, int64_t value, char *out, siz
 	snprintf(out, out_bytes, "%" PRId64 "%s", value / unit[i].size, unit[i].name);
 }
 
-/* A word of the file, quoted when it would not be read as one. */
+/* A word of the file, quoted if it needs quotes. */
 static void write_word(FILE *out, const char *word)
 {
 	if (word[0] != '\0' && strpbrk(word, " \t\r\"#\\=") == NULL) {

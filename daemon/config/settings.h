@@ -52,7 +52,7 @@ struct settings {
 	struct settings_list data_roots; /* none: anywhere */
 	struct settings_list checkpoint_roots;
 	int64_t ranks, threads;
-	int64_t peak_tflops; /* 0: as the card has it */
+	int64_t peak_tflops; /* 0: the peak of a known card */
 	int64_t start_timeout_s, alive_timeout_s, progress_timeout_s, cancel_timeout_s,
 		stop_timeout_s, check_timeout_s, idle_release_s;
 	int64_t clients_max, clients_per_uid, client_idle_s, client_buffer_bytes;
@@ -72,7 +72,7 @@ struct settings {
 	int line[SETTINGS_ROWS_MAX]; /* in the file */
 	int file[SETTINGS_ROWS_MAX]; /* of files */
 
-	struct settings_list files; /* that were read, a later one overrides those before it */
+	struct settings_list files; /* that were read; later files override earlier ones */
 };
 
 enum settings_type {
@@ -90,14 +90,14 @@ enum settings_type {
 enum { SETTINGS_WORDS_MAX = 6 };
 
 struct settings_row {
-	const char *name; /* in the file; an option has - for _ */
+	const char *name; /* in the file; the option has - for _ */
 	enum settings_type type;
 	size_t offset; /* in struct settings */
 	int64_t min, max, standard;
 	const char *words[SETTINGS_WORDS_MAX]; /* NULL: cannot be given (the default) */
 	bool reload;                           /* integers only */
-	const char *unset;                     /* the default in words, where no value says it */
-	const char *help;                      /* a sentence in lower case, without its end */
+	const char *unset;                     /* the default in words, if no value expresses it */
+	const char *help;                      /* a phrase in lower case, without a full stop */
 	const char *manual;                    /* more for the manual, in mdoc; may be NULL */
 };
 
@@ -107,7 +107,7 @@ extern const size_t settings_n_rows;
 void settings_init(struct settings *s); /* defaults */
 void settings_finish(struct settings *s);
 
-/* NULL: no such setting. */
+/* NULL: unknown setting. */
 const struct settings_row *settings_find(const char *name);
 
 /* One value: 0, or -EINVAL with error ("name: text"). A list grows by it. */
@@ -115,16 +115,16 @@ int settings_set_row(struct settings *s, const struct settings_row *row, const c
 	char *error, size_t error_bytes);
 /* Back to the default. */
 void settings_clear_row(struct settings *s, const struct settings_row *row);
-/* Is there a value, or does the default apply? */
+/* Whether it has a value; otherwise the default applies. */
 bool settings_given(const struct settings *s, const char *name);
-/* The file that the value is from, and the line; NULL: from no file. */
+/* The file and the line of the value; NULL: not from a file. */
 const char *settings_file_of(const struct settings *s, const char *name, int *line);
-/* "FILE, FILE": those that were read; "" without any. */
+/* "FILE, FILE": the files that were read; "" if none. */
 void settings_format_files(const struct settings *s, char *out, size_t out_bytes);
 
 /*
- * Takes over from fresh the rows marked reload. Calls changed for each difference with the setting,
- * both values, and whether fresh's was taken.
+ * Copies the rows marked reload from fresh. Calls changed for each setting that differs, with both
+ * values, and whether the new value applies.
  */
 void settings_take(struct settings *s, const struct settings *fresh,
 	void (*changed)(
@@ -135,7 +135,7 @@ enum settings_part settings_part(const struct settings *s);
 int settings_node(const struct settings *s); /* this node's ID */
 /* Ranks of all nodes; those of this node are s->ranks. */
 int64_t settings_world(const struct settings *s);
-/* Of the engines, between nodes; NULL: there is one node. */
+/* Of the engines between nodes; NULL: there is one node. */
 const char *settings_interface(const struct settings *s);
 const char *settings_cluster(const struct settings *s);
 
@@ -147,11 +147,11 @@ mode_t settings_socket_mode(const struct settings *s);
 
 /* Every setting as a line of the file. Reading the lines gives the same settings. */
 void settings_print(const struct settings *s, FILE *out);
-/* "1s to 86400s", "cpu, cuda or auto", "PATH": the possible values. */
+/* "1s to 86400s", "cpu, cuda or auto", "PATH": the allowed values. */
 void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes);
-/* "s, min, h, d": the units of a time or a size; "" of others. */
+/* "s, min, h, d": the units of a time or a size; "" for other types. */
 void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes);
-/* The default; "" when there is none. */
+/* The default; "" if there is none. */
 void settings_format_standard(const struct settings_row *row, char *out, size_t out_bytes);
 
 static inline int64_t *settings_integer(const struct settings *s, const struct settings_row *row)

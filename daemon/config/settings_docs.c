@@ -29,7 +29,7 @@ static void print_comment(FILE *out, const char *text)
 	fputc('\n', out);
 }
 
-/* What the service's file says: the one thing that has to be said is not a comment. */
+/* The service's file: only the one setting that is required is not a comment. */
 static const char *example_value(const struct settings_row *row, char *text, size_t bytes)
 {
 	static const struct {
@@ -66,8 +66,8 @@ static void print_example(FILE *out)
 	char text[256], line[1024];
 
 	fputs("# gpt2d.conf: settings of gpt2d as a service, /etc/gpt2d/gpt2d.conf. For a\n"
-	      "# daemon of one's own: ~/.config/gpt2d/gpt2d.conf, and device = auto.\n"
-	      "# `gpt2d -n` checks it; gpt2d.conf(5) says more. Made from the table in\n"
+	      "# user's own daemon: ~/.config/gpt2d/gpt2d.conf, and device = auto.\n"
+	      "# `gpt2d -n` checks it; see gpt2d.conf(5). Generated from the table in\n"
 	      "# daemon/config/settings_table.c by `ninja -C build example-conf`.\n",
 		out);
 	for (size_t i = 0; i < settings_n_rows; i++) {

@@ -21,7 +21,7 @@ enum {
 	NAME_BYTES = 32,
 	FILE_BYTES_MAX = 1 << 20,
 	ERRORS_MAX = 100,
-	NULL_MAJOR = 1, /* of /dev/null: a file with nothing in it */
+	NULL_MAJOR = 1, /* of /dev/null: an empty file */
 	NULL_MINOR = 3,
 };
 
@@ -58,8 +58,8 @@ static bool blank(char c)
 }
 
 /*
- * The next word at *at, in place, without its quotes. NULL at the end of the line. Sets *error when
- * a quote is wrong.
+ * The next word at *at, in place, without its quotes. NULL at the end of the line. Sets *error if a
+ * quote is wrong.
  */
 static char *next_word(char **at, const char **error)
 {
@@ -184,14 +184,14 @@ static void read_line(struct reading *r, char *line)
 		wrong(r, "%s: given twice, first in line %d", row->name, r->s->line[i]);
 		return;
 	}
-	settings_clear_row(r->s, row); /* a file before this one may have set it */
+	settings_clear_row(r->s, row); /* an earlier file may have set it */
 	r->s->line[i] = r->line;
 	r->s->file[i] = (int)r->s->files.n;
 	r->s->source[i] = BY_FILE;
 	read_value(r, row, equals + 1);
 }
 
-/* The file decides what gpt2d does: only its user and root may own or change it. */
+/* The file controls gpt2d: only its user and root may own or change it. */
 static bool is_trusted(struct reading *r, int fd)
 {
 	struct stat st;
@@ -205,8 +205,8 @@ static bool is_trusted(struct reading *r, int fd)
 	if (!S_ISREG(st.st_mode))
 		wrong(r, "is not a regular file");
 	else if (st.st_uid != 0 && st.st_uid != geteuid())
-		wrong(r, "belongs to uid %u, it has to be root's or one's own (uid %u)",
-			(unsigned)st.st_uid, (unsigned)geteuid());
+		wrong(r, "belongs to uid %u (expected root or uid %u)", (unsigned)st.st_uid,
+			(unsigned)geteuid());
 	else if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
 		wrong(r, "others can write to it (mode %04o): chmod go-w %s",
 			(unsigned)st.st_mode & 07777, r->path);
@@ -233,7 +233,7 @@ static void read_lines(struct reading *r, FILE *file)
 	free(line);
 }
 
-/* 0, -ENOENT, or -EINVAL after the errors. A file that could be read joins s->files. */
+/* 0, -ENOENT, or -EINVAL after the errors. A readable file is added to s->files. */
 static int read_file(struct settings *s, const char *path, FILE *errors)
 {
 	struct reading r = {.s = s, .path = path, .errors = errors};
@@ -312,7 +312,7 @@ static const struct option_row flags[] = {
 		"only check the settings; with -v print them as a file"},
 	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "log more: log_level is debug"},
 	{"check", 0, OPTION_FLAG, NULL, 0, 0,
-		"check this machine and this installation: a line for each thing, with advice"},
+		"check this machine and this installation: a line for each check, with advice"},
 	{"json", 0, OPTION_FLAG, NULL, 0, 0, "with --check: as JSON"},
 	{"version", 0, OPTION_FLAG, NULL, 0, 0, "print the version"},
 	{"help", 'h', OPTION_FLAG, NULL, 0, 0, "print this help"},
@@ -370,7 +370,7 @@ static int take_command(const struct options *o, struct settings_command *c, FIL
 	return -EINVAL;
 }
 
-/* A path of a list becomes absolute here: in the file it has to be absolute. */
+/* A path on the command line becomes absolute here; in the file it must be absolute. */
 static int set_option(struct settings *s, const struct settings_row *row, const char *value,
 	char *error, size_t error_bytes)
 {
@@ -398,7 +398,7 @@ static int take_options(struct settings *s, const struct options *o,
 		if (i < 0 || (size_t)i >= settings_n_rows)
 			continue; /* of the flags */
 		if (row->type == SETTING_LIST && s->source[i] != BY_OPTION)
-			settings_clear_row(s, row); /* the options replace those of the file */
+			settings_clear_row(s, row); /* the options override the file */
 		s->source[i] = BY_OPTION;
 		if (set_option(s, row, v->text, error, sizeof(error)) < 0) {
 			fprintf(errors, "%s\n", error);
@@ -424,7 +424,7 @@ static int take_environment(struct settings *s, FILE *errors)
 	return rc;
 }
 
-/* What a Slurm job knows, where neither the file nor an option says it. */
+/* Defaults from a Slurm job, if neither the file nor an option sets them. */
 static int take_slurm(struct settings *s, FILE *errors)
 {
 	static const struct {
@@ -510,14 +510,14 @@ static int check_together(const struct settings *s, FILE *errors)
 	if (s->device == DEVICE_AUTO && paths_are_system()) {
 		print_place(s, "device", errors);
 		fprintf(errors,
-			"device: auto is for a user's own daemon; a service says cpu or cuda, "
-			"so that it never trains on something else unseen\n");
+			"device: auto is for a user's own daemon; a service needs cpu or cuda, "
+			"so that its device never changes silently\n");
 		rc = -EINVAL;
 	}
 	if (s->socket_group.name != NULL && s->socket_mode >= 0 && (s->socket_mode & 0060) == 0) {
 		print_place(s, "socket_mode", errors);
 		fprintf(errors,
-			"socket_mode: %04o shuts out the socket_group \"%s\", 0660 lets it in\n",
+			"socket_mode: %04o denies access to socket_group \"%s\" (expected 0660)\n",
 			(unsigned)s->socket_mode, s->socket_group.name);
 		rc = -EINVAL;
 	}
@@ -614,7 +614,7 @@ void settings_resolve(struct settings *s)
 			replace(value, path);
 	}
 	s->socket_mode = (int64_t)settings_socket_mode(s);
-	/* a given engine decides the device itself */
+	/* a given engine determines the device itself */
 	if (s->device == DEVICE_UNSET && s->engine == NULL)
 		s->device = paths_are_system() ? DEVICE_CPU : DEVICE_AUTO;
 }

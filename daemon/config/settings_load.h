@@ -33,7 +33,7 @@ int settings_load(
 
 /*
  * Fills in the defaults that have values: the standard paths, the socket's mode, the device. Paths
- * become absolute. For printing only: gpt2d itself distinguishes a default from a value given.
+ * become absolute. For printing only: gpt2d itself distinguishes a default from a given value.
  */
 void settings_resolve(struct settings *s);
 

@@ -14,11 +14,11 @@ const struct settings_row settings_rows[] = {
 			 "/run/gpt2d/gpt2d.sock",
 		.help = "the control socket; $GPT2D_SOCKET overrides the file",
 		.manual = "Clients find it by the same rules.\n"
-			  "gpt2d makes its folder if it is missing, open only to those who may "
-			  "use the socket.\n"},
+			  "gpt2d creates its folder if it does not exist; only users of the socket "
+			  "may enter that folder.\n"},
 	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
 		.help = "the group the socket belongs to",
-		.manual = "The user that gpt2d runs as must be in it, or root.\n"
+		.manual = "gpt2d must run as a member of it, or as root.\n"
 			  "Its members share the GPUs: they may use\n"
 			  ".Ic gpt2ctl release\n"
 			  "and\n"
@@ -32,9 +32,9 @@ const struct settings_row settings_rows[] = {
 	{"admin_group", SETTING_GROUP, AT(admin_group),
 		.unset = "only root and the user gpt2d runs as",
 		.help = "its members may cancel the runs of others, and shut gpt2d down",
-		.manual = "Everybody else who may connect submits runs, sees all of them, and "
-			  "ends his own.\n"
-			  "The groups that a client has when it connects count.\n"},
+		.manual = "All other clients may submit runs, see all runs, and cancel their "
+			  "own.\n"
+			  "gpt2d reads the groups of a client when it connects.\n"},
 	{"state_dir", SETTING_PATH, AT(state_dir),
 		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
 			 "/var/lib/gpt2d",
@@ -44,30 +44,32 @@ const struct settings_row settings_rows[] = {
 		.unset = "auto for a user's own daemon, cpu for root and services",
 		.help = "the device that trains",
 		.manual = ".Cm cuda\n"
-			  "takes the GPUs of this machine, one for each rank, and it is an error "
-			  "when there is none or\n"
+			  "uses the GPUs of this machine, one per rank.\n"
+			  "gpt2d does not start if there is no GPU or if\n"
 			  ".Pa gpt2-engine-cuda\n"
 			  "is not installed.\n"
 			  ".Cm auto\n"
-			  "takes them where both are there and the processors where not, and says "
-			  "in the log and in\n"
+			  "uses the GPUs if both exist, else the processors.\n"
+			  "The log and\n"
 			  ".Ic gpt2ctl status\n"
-			  "which and why; it is for a user's own daemon only.\n"},
+			  "say which device it chose and why.\n"
+			  ".Cm auto\n"
+			  "is for a user's own daemon only.\n"},
 	{"engine", SETTING_PATH, AT(engine),
 		.unset = "gpt2-engine-cpu or gpt2-engine-cuda beside gpt2d, else in "
 			 "../libexec/gpt2d",
-		.help = "the engine program, where it is not the installed one"},
+		.help = "the engine program, if it is not the installed one"},
 	{"ranks", SETTING_COUNT, AT(ranks), RANGE(1, 1024, 1),
 		.help = "engine processes, the largest world of a run",
-		.manual = "Queued runs that were accepted when there were more wait until there "
-			  "are again.\n"},
+		.manual = "A queued run that needs more ranks waits until gpt2d has as many "
+			  "again.\n"},
 	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
 		.help = "computing threads of each rank; 0: processors / ranks, at least 1",
 		.manual = "The processors are those of gpt2d's affinity and of the limit\n"
 			  ".Pa cpu.max\n"
 			  "of its control group.\n"},
 	{"peak_tflops", SETTING_COUNT, AT(peak_tflops), RANGE(0, 1000000, 0),
-		.help = "TFLOP/s of a device that MFU and HFU are shares of; 0: as its card has it",
+		.help = "peak TFLOP/s of a device, for MFU and HFU; 0: the peak of a known card",
 		.manual =
 			"gpt2d knows the dense peak in 16 bits of H100 and H200 (989), A100 (312), "
 			"V100 (125) and T4 (65).\n"
@@ -75,26 +77,27 @@ const struct settings_row settings_rows[] = {
 	{"data_roots", SETTING_LIST, AT(data_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may read data",
-		.manual = "The file that a path leads to, links followed, must be below one of "
-			  "these folders when the engine opens it.\n"
+		.manual = "gpt2d follows the links of a path.\n"
+			  "The file must be below one of these "
+			  "folders when the engine opens it.\n"
 			  "Links may lead from one folder into another.\n"
 			  "A path that leads outside and a path that leads to no file get the "
 			  "same error.\n"
-			  "Where others may connect as well\n"
+			  "If other users may connect\n"
 			  ".Pq Cm socket_mode , socket_group ,\n"
-			  "their runs read no file until this is set: they would read with the "
-			  "rights of gpt2d.\n"
+			  "their runs cannot read files until this is set, because engines read "
+			  "with the rights of gpt2d.\n"
 			  ".Ql data_roots = /\n"
-			  "lets all of them read whatever gpt2d may read.\n"},
+			  "allows every file that gpt2d may read.\n"},
 	{"checkpoint_roots", SETTING_LIST, AT(checkpoint_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may write checkpoints",
 		.manual =
-			"This is about the spec key\n"
-			".Ic checkpoint.dir :\n"
-			"without that key a run writes its checkpoints in its own folder.\n"
-			"As a service gpt2d writes below its state directory only, until a drop-in "
-			"of its unit names such a folder in ReadWritePaths.\n"},
+			"This applies to the spec key\n"
+			".Ic checkpoint.dir .\n"
+			"Without that key a run writes its checkpoints in its own folder.\n"
+			"A service can write only below its state directory; add other folders to "
+			"ReadWritePaths= in a drop-in of its unit.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
 		.manual =
@@ -102,12 +105,12 @@ const struct settings_row settings_rows[] = {
 			"gpt2d opens the file again on\n"
 			".Dv SIGHUP .\n"
 			".Cm journal\n"
-			"is that of\n"
+			"is the journal of\n"
 			".Xr systemd 1 .\n"
-			"A FIFO or a socket is refused.\n"
-			"A stopped terminal, a pipe that nobody reads, or a disk that does not\n"
-			"answer holds up nothing: 256 KiB of lines wait, further lines are lost,\n"
-			"and a line in the log has their number.\n"},
+			"gpt2d refuses a FIFO or a socket.\n"
+			"gpt2d does not wait for a stopped terminal, a pipe without a reader, or\n"
+			"a disk that does not answer: it keeps up to 256 KiB of lines, drops\n"
+			"further lines, and logs how many.\n"},
 	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
 		.words = {"debug", "info", "warning", "error"}, .reload = true,
 		.help = "the lowest level that is logged; a failed run is a warning"},
@@ -125,15 +128,16 @@ const struct settings_row settings_rows[] = {
 		.help = "gpt2d kills engines that do not stop a segment in this time"},
 	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
 		.help = "time that SIGTERM and SIGINT give the run in progress; 0: none",
-		.manual = "No other run starts meanwhile, and a second signal ends the time.\n"
+		.manual = "No other run starts during this time.\n"
+			  "A second signal ends it.\n"
 			  "A service manager must wait 20 s longer than this.\n"},
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
 		.help = "time for the check of one arm of a spec",
-		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
-			  "in between, which do not count.\n"
-			  "One process checks: a file on a disk that does not answer, as of a "
-			  "server that is away, holds up the other submissions with it, at most "
-			  "for this long.\n"},
+		.manual = "One process does all checks.\n"
+			  "It reads large token files in parts of "
+			  "256 MiB; the time of other checks in between does not count.\n"
+			  "A file on a disk that does not answer, such as a lost file server, "
+			  "delays other submissions by at most this time.\n"},
 	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
 		.reload = true,
 		.help = "gpt2d releases engines that had no run for this long; 0: never",
@@ -158,30 +162,32 @@ const struct settings_row settings_rows[] = {
 			  "client.\n"},
 	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
 		.help = "ended runs that stay, the newest; 0: all",
-		.manual = "Older ones are removed, with their files, when no run is with the "
-			  "engines; where they are never without one, after every 32 that end.\n"
-			  "A change of it is acted on within a minute.\n"
-			  "Runs marked with\n"
+		.manual = "gpt2d removes older ones and their files when no run is in progress, or "
+			  "after every 32 runs that ended.\n"
+			  "A new value takes effect within a minute.\n"
+			  "Runs protected with\n"
 			  ".Ic gpt2ctl keep\n"
-			  "stay and are not counted; one whose folder is not there stays, too.\n"},
+			  "stay and do not count.\n"
+			  "A run without a folder stays, too.\n"},
 	{"retain_days", SETTING_COUNT, AT(retain_days), RANGE(0, 36500, 0), .reload = true,
 		.help = "days for which ended runs stay; 0: for ever",
 		.manual = "As with\n"
 			  ".Cm retain_runs ;\n"
-			  "where both are set, a run goes as soon as one of them says so.\n"
-			  "A clock that has jumped ahead makes all runs look old: where it is more "
-			  "than an hour ahead of the time that has passed (a machine's suspension "
-			  "counts as that), or, when gpt2d starts, more than 30 days after the "
-			  "last change of a run, none is removed for its age until gpt2d has run "
-			  "for 24 hours or the clock is back; the log says so.\n"
-			  "So it is after a long time without power as well: what is old by then "
-			  "goes a day later, or at once with\n"
+			  "if both are set, gpt2d removes a run that exceeds either.\n"
+			  "All runs look old after the clock has jumped ahead.\n"
+			  "gpt2d therefore "
+			  "removes no run for its age for 24 hours, or until the clock is right "
+			  "again, if the clock is more than an hour ahead of the time that has "
+			  "passed (time suspended counts as passed), or if gpt2d starts more than "
+			  "30 days after the last change of a run.\n"
+			  "The log says so.\n"
+			  "To remove old runs at once:\n"
 			  ".Ic gpt2ctl prune --older-than .\n"},
 	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
 		.help = "a file of figures for a monitoring system, in Prometheus text format",
-		.manual = "As\n"
-			  ".Ic gpt2ctl metrics\n"
-			  "prints them; for the textfile collector of node_exporter, which reads\n"
+		.manual = "The figures are those of\n"
+			  ".Ic gpt2ctl metrics .\n"
+			  "The textfile collector of node_exporter reads\n"
 			  ".Pa .prom\n"
 			  "files.\n"
 			  "Every user may read the file.\n"
@@ -189,17 +195,18 @@ const struct settings_row settings_rows[] = {
 			  "replaces a file that is there.\n"
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
-		.reload = true, .help = "between two of these files"},
+		.reload = true, .help = "time between two writes of metrics_file"},
 	{"listen", SETTING_TEXT, AT(listen), .unset = "none: gpt2d trains on this node alone",
 		.help = "ADDR:PORT on which the leader of several nodes waits for the members",
 		.manual = "ADDR is an IP address of this node, in brackets if it has colons; "
-			  "empty: that of\n"
+			  "empty: the address "
+			  "of\n"
 			  ".Cm link_interface .\n"
-			  "Port 0 takes a free port.\n"
+			  "With port 0 gpt2d chooses a free port;\n"
 			  ".Pa listening\n"
 			  "in the state directory and\n"
 			  ".Ic gpt2ctl status\n"
-			  "have the port that was taken.\n"
+			  "show it.\n"
 			  "The leader is node 0: it has the queue, and clients submit there.\n"
 			  "See\n"
 			  ".Sx SEVERAL NODES\n"
@@ -207,10 +214,10 @@ const struct settings_row settings_rows[] = {
 			  ".Xr gpt2d 8 .\n"},
 	{"nodes", SETTING_COUNT, AT(nodes), RANGE(1, 1024, 1),
 		.help = "nodes of the world, the leader included",
-		.manual = "Each has the same number of\n"
+		.manual = "Each node has the same number of\n"
 			  ".Cm ranks .\n"
-			  "If the leader has no such setting, SLURM_JOB_NUM_NODES is used.\n"},
-	{"join", SETTING_TEXT, AT(join), .unset = "none: gpt2d is no member",
+			  "Without this setting the leader uses SLURM_JOB_NUM_NODES.\n"},
+	{"join", SETTING_TEXT, AT(join), .unset = "none: gpt2d is not a member",
 		.help = "HOST:PORT of the leader that this member joins",
 		.manual = "If\n"
 			  ".Cm listen\n"
@@ -224,12 +231,12 @@ const struct settings_row settings_rows[] = {
 		.manual = "Make one with\n"
 			  ".Ql head -c 32 /dev/urandom ,\n"
 			  "and copy it to every node.\n"
-			  "Whoever has the key can pose as any node.\n"},
+			  "A program that has the key can pose as any node.\n"},
 	{"cluster", SETTING_TEXT, AT(cluster), .unset = SETTINGS_CLUSTER,
 		.help = "a name that all nodes share; nodes of another cluster are refused"},
 	{"node_timeout", SETTING_SECONDS, AT(node_timeout_s), RANGE(2, HOUR_S, 8),
 		.help = "a node that sent no heartbeat for this long is lost",
-		.manual = "Nodes send one each second, in both directions.\n"
+		.manual = "The leader and each member send each other a heartbeat every second.\n"
 			  "A member that lost the leader ends its engines and joins again.\n"},
 	{"interface", SETTING_TEXT, AT(interface), .unset = "link_interface",
 		.help = "the network interface of UCX and NCCL between nodes"},

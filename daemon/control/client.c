@@ -14,25 +14,25 @@
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 
-enum { READ_BYTES = 64 << 10 }; /* read ahead, besides the line in progress */
+enum { READ_BYTES = 64 << 10 }; /* read ahead, besides the current line */
 
 struct client {
 	struct client_options o;
 	struct client_peer peer;
 	struct bufferevent *io;
-	struct event *next; /* takes requests, in the next round of the loop */
+	struct event *next; /* takes requests, in the next iteration of the loop */
 	struct frame *frame;
 	struct reply *reply; /* of the request in progress; NULL: there is none */
 	bool greeted;
-	bool eof;     /* the client sends no more */
+	bool eof;     /* the client has closed its sending side */
 	bool closing; /* the connection ends once the client has read everything */
 	int follows;
-	int64_t heard_ns; /* of its last bytes or its last reply */
+	int64_t heard_ns; /* time of its last bytes or its last reply */
 };
 
 /*
- * A timer, not event_active(): libevent runs what is made active before it looks at descriptors and
- * timers again, and one client's thousand requests would delay all others.
+ * A timer, not event_active(): libevent runs activated events before it polls descriptors and
+ * timers again, so one client's thousand requests would delay all others.
  */
 static void take_next(struct client *client)
 {
@@ -74,7 +74,7 @@ static void write_line(struct client *client, char *line, size_t n)
 	evbuffer_add_reference(bufferevent_get_output(client->io), line, n, free_line, NULL);
 }
 
-/* reply.h: the answer to the request in progress. */
+/* reply.h: sends the reply to the request in progress. */
 static void on_answer(struct client *client, char *line, size_t n, bool close)
 {
 	if (n > 0)
@@ -105,8 +105,8 @@ void client_dismiss(struct client *client, const char *why)
 	char *line;
 	size_t n = 0;
 
-	log_write(LOG_INFO, "client %llu: dismissed: %s", (unsigned long long)client->peer.number,
-		why);
+	log_write(LOG_INFO, "client %llu: disconnected: %s",
+		(unsigned long long)client->peer.number, why);
 	if (!reads) {
 		client_destroy(client);
 		return;
@@ -152,7 +152,7 @@ static void handle_broken(struct client *client, enum frame_status status)
 			client->reply, PROTOCOL_PARSE_ERROR, NULL, "a NUL byte in a line");
 }
 
-/* The bytes that were read go into the frame: whether there were any. */
+/* Moves the read bytes into the frame: whether there were any. */
 static bool feed(struct client *client)
 {
 	struct evbuffer *in = bufferevent_get_input(client->io);
@@ -166,7 +166,7 @@ static bool feed(struct client *client)
 	return true;
 }
 
-/* Whether there was a request to take. */
+/* Takes a request: whether there was one. */
 static bool take_request(struct client *client)
 {
 	enum frame_status status;
@@ -185,7 +185,7 @@ static bool take_request(struct client *client)
 	return status != FRAME_MORE;
 }
 
-/* The client's requests for a millisecond; then others have their turn. */
+/* Handles the client's requests for a millisecond; then others get their turn. */
 static void on_next(evutil_socket_t fd, short what, void *arg)
 {
 	struct client *client = arg;
@@ -202,7 +202,9 @@ static void on_next(evutil_socket_t fd, short what, void *arg)
 		client_destroy(client);
 }
 
-/* Libevent calls a reader at its watermark again and again: a full one is not read for a while. */
+/*
+ * Libevent calls a reader at its watermark again and again, so a full one is not read for a while.
+ */
 static void on_read(struct bufferevent *io, void *arg)
 {
 	struct client *client = arg;
@@ -213,7 +215,7 @@ static void on_read(struct bufferevent *io, void *arg)
 	take_next(client);
 }
 
-/* The client has read everything: a request of it may wait for that. */
+/* The client has read everything: one of its requests may have waited for that. */
 static void on_written(struct bufferevent *io, void *arg)
 {
 	take_next(arg);
@@ -316,9 +318,9 @@ int64_t client_idle_since_ns(const struct client *client)
 
 void client_end_requests(struct client *client)
 {
-	/* gpt2d reads what has come already before it sees the end that this makes */
+	/* gpt2d first reads what has arrived, then sees the end of file that this causes */
 	if (shutdown(bufferevent_getfd(client->io), SHUT_RD) < 0)
-		client->eof = true; /* it is not connected any more */
+		client->eof = true; /* the client has disconnected */
 }
 
 bool client_served(const struct client *client)

@@ -1,8 +1,8 @@
 /*
  * client.h: one connection to the control socket: its peer, its requests and its output, and the
- * bounds of both. gpt2d takes one request of a client at a time, so replies keep the order of the
- * requests. It takes none while more than buffer_bytes of output wait to be read, and drops events
- * then. It closes a connection whose output stays above that and unread for idle_s.
+ * limits of both. gpt2d reads one request of a client at a time, so replies keep the order of the
+ * requests. While more than buffer_bytes of output wait, gpt2d reads no request and drops events.
+ * If the client then reads nothing for idle_s, gpt2d closes the connection.
  */
 #ifndef GPT2D_DAEMON_CONTROL_CLIENT_H
 #define GPT2D_DAEMON_CONTROL_CLIENT_H
@@ -36,24 +36,23 @@ bool client_greeted(const struct client *client);
 void client_set_greeted(struct client *client);
 size_t client_unwritten_bytes(const struct client *client);
 
-/* False: the client's buffer is full, or the client is about to go, and the event is dropped. */
+/* False: the event is dropped, because the client's buffer is full or its connection is closing. */
 bool client_event(struct client *client, const char *line, size_t n);
-/* An event that is never dropped for a full buffer: the last one of a run. */
+/* An event that is sent even if the buffer is full: the last one of a run. */
 void client_last_event(struct client *client, const char *line, size_t n);
 
-/* How many runs the client follows; its connection stays while there are any. */
+/* How many runs the client follows; a connection that follows runs is never closed as idle. */
 void client_add_follows(struct client *client, int n);
 int client_follows(const struct client *client);
 
-/* Monotonic: since when the client has asked for nothing; INT64_MAX while it waits for something.
- */
+/* Monotonic: time of the client's last request; INT64_MAX while it waits for a reply. */
 int64_t client_idle_since_ns(const struct client *client);
-/* The client gets an error that says why, if it reads, and its connection ends. */
+/* Sends the client an error with the reason, and closes its connection. */
 void client_dismiss(struct client *client, const char *why);
 
-/* For the end of gpt2d: what the client has sent is answered, and the kernel refuses more. */
+/* At the end of gpt2d: requests already sent get replies, and the kernel refuses more. */
 void client_end_requests(struct client *client);
-/* After that: every request is answered, and the client has read everything. */
+/* After that: every request has its reply, and the client has read everything. */
 bool client_served(const struct client *client);
 
 #endif

@@ -26,11 +26,11 @@ struct seat {
 
 struct control {
 	struct control_options o;
-	struct evconnlistener *listener; /* NULL: gpt2d does not listen any more */
+	struct evconnlistener *listener; /* NULL: gpt2d does not listen */
 	struct event *resume;            /* accepts again */
-	struct event *look;              /* whether the socket is still there */
+	struct event *look;              /* checks whether the socket still exists */
 	struct place_mark mark;          /* of the socket */
-	bool lost;                       /* the log says so already */
+	bool lost;                       /* already logged */
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
@@ -69,7 +69,7 @@ static int64_t clients_of(const struct control *c, uid_t uid)
 	return n;
 }
 
-/* One line to a client that is not let in: as much as the socket takes at once. */
+/* Sends one line to a client that is refused: as much as the socket takes at once. */
 __attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *format, ...)
 {
 	char why[256], *line;
@@ -107,7 +107,7 @@ static void let_in(struct control *c, int fd, const struct ucred *peer)
 	TAILQ_INSERT_TAIL(&c->seats, seat, link);
 }
 
-/* The client that has been idle longest goes, so that idle clients lock nobody out. */
+/* Closes the client that has been idle longest, so that idle clients lock nobody out. */
 static bool make_room(struct control *c, bool any_uid, uid_t uid)
 {
 	int64_t since, longest = clock_mono_ns() - c->o.settings->client_idle_s * CLOCK_S_NS;
@@ -124,8 +124,7 @@ static bool make_room(struct control *c, bool any_uid, uid_t uid)
 	}
 	if (idle == NULL)
 		return false;
-	snprintf(why, sizeof(why),
-		"closed: idle for %lld s, and there are as many clients%s as may be",
+	snprintf(why, sizeof(why), "closed: idle for %lld s, and the limit of clients%s is reached",
 		(long long)((clock_mono_ns() - longest) / CLOCK_S_NS),
 		any_uid ? "" : " of this user");
 	client_dismiss(idle, why);
@@ -199,7 +198,7 @@ static int bind_socket(struct control *c, char *error, size_t error_bytes)
 }
 
 /*
- * logind removes /run/user/UID at the last logout of a user whose gpt2d still runs, and makes it
+ * logind removes /run/user/UID at the last logout of a user whose gpt2d still runs, and creates it
  * again at the next login.
  */
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -215,7 +214,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 			LOG_WARNING, "socket: %s: removed; gpt2d has bound it again", c->o.socket);
 	} else if (!c->lost) {
 		c->lost = true;
-		log_write(LOG_ERROR, "socket: %s: removed, and no client finds gpt2d: %s",
+		log_write(LOG_ERROR, "socket: %s: removed, and clients cannot find gpt2d: %s",
 			c->o.socket, error);
 	}
 }

@@ -1,5 +1,5 @@
 /*
- * control.h: the control socket: gpt2d binds it, lets clients in, and limits how many. If somebody
+ * control.h: the control socket: gpt2d binds it, accepts clients, and limits how many. If somebody
  * removes the socket while gpt2d runs, gpt2d binds it again within 2 s; connected clients stay.
  */
 #ifndef GPT2D_DAEMON_CONTROL_CONTROL_H
@@ -26,8 +26,8 @@ void control_destroy(struct control *c); /* closes every connection; takes NULL 
 
 int64_t control_clients(const struct control *c);
 
-/* For the end of gpt2d. */
-void control_stop_listening(struct control *c); /* and remove the socket if it still is ours */
+/* At the end of gpt2d. */
+void control_stop_listening(struct control *c); /* also removes the socket if it is still gpt2d's */
 bool control_idle(const struct control *c);     /* no output waits to be read */
 void control_end_requests(struct control *c);   /* client_end_requests of all clients */
 bool control_served(const struct control *c);   /* client_served of all clients */

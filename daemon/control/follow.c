@@ -182,7 +182,7 @@ void follow_event(struct follow *f, int64_t id, const char *method, json_t *para
 {
 	struct stream *s = stream_of(f, id);
 
-	send_step(s); /* a step that waits came before this event */
+	send_step(s); /* a waiting step came before this event */
 	send_event(s, method, params);
 }
 

@@ -13,7 +13,7 @@
 #include "proto/text.h"
 
 struct reply {
-	struct client *client; /* NULL: it has gone */
+	struct client *client; /* NULL: it has disconnected */
 	struct client_peer peer;
 	json_t *id; /* of the request */
 	void (*send)(struct client *client, char *line, size_t n, bool close);

@@ -1,7 +1,7 @@
 /*
- * reply.h: the answer to one request. Whoever handles the request owns its reply and answers it
- * once, at once or later. A reply outlives its client: when the client goes first, an answer sends
- * nothing and only frees the reply.
+ * reply.h: the reply to one request. The function that handles a request owns its reply and sends
+ * it once, now or later. A reply outlives its client: if the client disconnects first, sending only
+ * frees the reply.
  */
 #ifndef GPT2D_DAEMON_CONTROL_REPLY_H
 #define GPT2D_DAEMON_CONTROL_REPLY_H
@@ -18,18 +18,20 @@ struct client;
 struct reply;
 struct store;
 
-const struct client_peer *reply_peer(const struct reply *reply); /* valid after the client went */
-bool reply_wanted(const struct reply *reply);                    /* the client is still there */
-struct client *reply_client(const struct reply *reply);          /* NULL after the client went */
+/* valid after the client disconnected */
+const struct client_peer *reply_peer(const struct reply *reply);
+bool reply_wanted(const struct reply *reply); /* the client is connected */
+/* NULL after the client disconnected */
+struct client *reply_client(const struct reply *reply);
 
-/* Each of these answers and frees the reply. They take result and data. */
+/* Each of these sends the reply and frees it. They take result and data. */
 void reply_result(struct reply *reply, json_t *result);
 void reply_error(struct reply *reply, int code, json_t *data, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* The same, and the connection ends once the client has read the error. */
+/* The same, and the connection closes once the client has read the error. */
 void reply_error_and_close(struct reply *reply, int code, json_t *data, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Frees the reply without an answer, for an owner that ends. Takes NULL. */
+/* Frees the reply without sending it, for an owner that ends. Takes NULL. */
 void reply_drop(struct reply *reply);
 
 /* These refuse, as reply_error does. */

@@ -13,7 +13,7 @@
 enum {
 	NOBODY = 65534, /* /proc/sys/kernel/overflowuid and overflowgid */
 	GROUPS_FEW = 64,
-	GROUPS_MAX = 65536, /* Linux has no more for a process */
+	GROUPS_MAX = 65536, /* Linux allows no more for a process */
 };
 
 /* The peer's further groups: how many, or a negative errno. */
@@ -25,7 +25,7 @@ static int peer_groups(int fd, gid_t **out)
 
 	while (rc == -ERANGE && bytes <= GROUPS_MAX * sizeof(gid_t)) {
 		groups = memory_resized(groups, bytes);
-		/* too small: the kernel sets bytes to what it takes */
+		/* too small: the kernel sets bytes to the required size */
 		rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0 ? -errno : 0;
 	}
 	if (rc < 0) {
@@ -48,7 +48,7 @@ bool role_is_member(int fd, uid_t uid, gid_t gid, const struct settings_group *g
 		return true;
 	n = peer_groups(fd, &groups);
 	if (n < 0)
-		log_write(LOG_WARNING, "client: the groups of uid %u are not known: error %d",
+		log_write(LOG_WARNING, "client: cannot look up the groups of uid %u: error %d",
 			(unsigned)uid, -n);
 	for (int i = 0; i < n && !found; i++)
 		found = groups[i] == group->gid;
@@ -120,6 +120,6 @@ void role_say_unranked(int64_t priority, char *out, size_t out_bytes)
 {
 	snprintf(out, out_bytes,
 		"priority: %lld: only root, gpt2d's own user (uid %u) and members of admin_group "
-		"may set one above 0, as such a run starts before those of others",
+		"may set a value above 0, because such a run starts before those of others",
 		(long long)priority, (unsigned)geteuid());
 }

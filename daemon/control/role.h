@@ -26,20 +26,20 @@ struct client_peer {
 /* What a request requires. */
 enum role {
 	ROLE_ANYBODY = 1,
-	ROLE_OWNER,  /* of the run, or an admin; the request checks it once the run is known */
-	ROLE_MEMBER, /* of socket_group, or an admin: those who share the GPUs */
+	/* owner of the run, or an admin; the request checks this once the run is known */
+	ROLE_OWNER,
+	ROLE_MEMBER, /* member of socket_group, or an admin: the users who share the GPUs */
 	ROLE_ADMIN,
 };
 
-/* Of a connected socket and its credentials; with the groups that the peer had when it connected.
- */
+/* Reads the credentials of a connected socket, with the groups of the peer at that time. */
 bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins);
 /* Whether the peer is in the group; false without a group. */
 bool role_is_member(int fd, uid_t uid, gid_t gid, const struct settings_group *group);
 
-/* Whether the client may make such a request at all. */
+/* Whether the client may make such a request. */
 bool role_may_ask(const struct client_peer *who, enum role needed);
-/* Why not: what it needs. */
+/* Why not: what the request requires. */
 void role_say_refused(const char *request, enum role needed, char *out, size_t out_bytes);
 
 /*
@@ -48,20 +48,20 @@ void role_say_refused(const char *request, enum role needed, char *out, size_t o
  */
 bool role_is_nobody(const struct client_peer *who);
 
-/* Whether the client may change what belongs to owner. gpt2d itself belongs to its own user. */
+/* Whether the client may change what owner owns. gpt2d itself belongs to its user. */
 bool role_may_change(const struct client_peer *who, uid_t owner);
 
 /*
- * Whether runs of uid may read files at all. With data_roots those of every user may, below them.
- * Without, only runs of root and of gpt2d's own user may, with gpt2d's permissions.
+ * Whether runs of uid may read files. With data_roots the runs of all users may read below them.
+ * Without, only runs of root and of gpt2d's user may read, with gpt2d's permissions.
  */
 bool role_may_read(const struct settings *s, uid_t uid);
-/* Why they may not, and what the owner of gpt2d can do about it. */
+/* Why they may not, and what the owner of gpt2d can do. */
 void role_say_unreadable(uid_t uid, char *out, size_t out_bytes);
 
 /*
- * Whether the client may give a run this priority; before: its present one, 0 at submission. Only
- * admins may set a priority above 0, as such a run comes before those of others.
+ * Whether the client may give a run this priority; before: its present priority, 0 at submission.
+ * Only admins may set a priority above 0, because such a run starts before those of others.
  */
 bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t before);
 /* Why not. */

@@ -14,10 +14,10 @@
 #include "proto/host/memory.h"
 #include "proto/host/starved.h"
 
-/* Errors for clients begin so: a client does not know the checker. */
+/* Prefix of errors for clients, who do not know the checker. */
 #define UNCHECKED "the spec could not be checked: the engine that checks specs "
 
-static const char unwanted[] = "nobody waits for it";
+static const char unwanted[] = "no client waits for it";
 const char checker_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
 
 struct question {
@@ -30,15 +30,15 @@ struct checker {
 	struct checker_options o;
 	struct engine_link *link;
 	bool greeted;
-	bool closed; /* it closed its link: its end is about to be known */
-	bool broken; /* its end is awaited */
+	bool closed; /* it closed its link: its end will be known soon */
+	bool broken; /* waits for the end of the process */
 	bool asked;  /* the first question is with it */
-	bool rest;   /* its process ends when there is no question */
+	bool rest;   /* its process ends if there is no question */
 	int64_t last_token;
-	int64_t asked_ns; /* the last question, or its start: it may be silent before */
+	int64_t asked_ns; /* time of the last question, or of its start: it may be silent before */
 	struct clock_watch awake;
-	struct event *timer; /* each second while something is waited for */
-	struct event *turn;  /* go on, from the loop and not from a callback of the link */
+	struct event *timer; /* each second during a wait */
+	struct event *turn;  /* continues from the loop, and not from a callback of the link */
 	TAILQ_HEAD(, question) questions;
 };
 
@@ -59,9 +59,7 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	go_on(c);
 }
 
-/*
- * The process is of no more use: the question that is with it fails, the rest go to the next one.
- */
+/* The process is unusable: the question that it has fails, the others go to the next process. */
 static void broke(struct checker *c, const char *why)
 {
 	char failure[1024];
@@ -96,8 +94,8 @@ static void say_slow(const struct checker *c, char *why, size_t why_bytes)
 	const char *file = c->asked && q != NULL ? q->q.file : "";
 
 	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
-		(long long)c->o.timeout_s, file[0] ? ": it reads all of " : "", file,
-		file[0] ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
+		(long long)c->o.timeout_s, file[0] ? ": it reads the whole file " : "", file,
+		file[0] ? "; raise check_timeout in gpt2d.conf(5)" : "");
 }
 
 static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
@@ -226,7 +224,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 			(json_t *)q->q.resume, "nodes", nodes_json(q->q.world, c->o.node_ranks)));
 }
 
-/* Since when nothing has come from it. */
+/* Since when it is silent. */
 static int64_t heard_ns(const struct checker *c)
 {
 	const int64_t heard = engine_link_heard_ns(c->link);
@@ -234,14 +232,14 @@ static int64_t heard_ns(const struct checker *c)
 	return heard > c->asked_ns ? heard : c->asked_ns;
 }
 
-/* Whoever asked has gone: the process that is at it is of no more use. */
+/* The client has gone: the process with its question is ended. */
 static bool end_unwanted(struct checker *c)
 {
 	const struct question *q = TAILQ_FIRST(&c->questions);
 
 	if (!c->asked || c->broken || c->closed || q == NULL || q->q.wanted(q->q.arg))
 		return false;
-	log_write(LOG_INFO, "checker: ended: nobody waits for what it was asked");
+	log_write(LOG_INFO, "checker: ended: no client waits for its check");
 	c->broken = true;
 	engine_link_kill(c->link);
 	answer_first(c, unwanted, NULL);
@@ -258,7 +256,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	if (!c->closed && c->link != NULL) {
 		engine_link_drain(c->link);
 		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
-			return; /* it was gpt2d that stood still */
+			return; /* gpt2d itself was suspended */
 	}
 	clock_watch_look(&c->awake, clock_mono_ns());
 	if (end_unwanted(c))
@@ -268,8 +266,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		say_slow(c, why, sizeof(why));
 	} else if (!c->closed && c->link != NULL && greeted &&
 		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {
-		snprintf(why, sizeof(why), "gave no sign of life for %lld s",
-			(long long)c->o.alive_timeout_s);
+		snprintf(
+			why, sizeof(why), "was silent for %lld s", (long long)c->o.alive_timeout_s);
 	} else if (!c->closed) {
 		look_later(c);
 		return;
@@ -328,7 +326,7 @@ void checker_reap(struct checker *c)
 	if (c == NULL || c->link == NULL)
 		return;
 	if (engine_link_ended(c->link))
-		engine_link_drain(c->link); /* its last words */
+		engine_link_drain(c->link); /* its last messages */
 	if (c->link == NULL || !engine_link_reap(c->link))
 		return;
 	end = engine_link_end(c->link);

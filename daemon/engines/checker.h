@@ -1,8 +1,8 @@
 /*
- * checker.h: a resident engine process (--role check) that says whether a configuration can be
- * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
- * first needed, replaced when it dies, is silent or takes too long, and when nobody waits any more
- * for what it is at. It has one question at a time, in the order they came, so that a crash has
+ * checker.h: a resident engine process (--role check) that checks whether a configuration can be
+ * trained here: data present, long enough, within the vocabulary; memory; bucket plan. gpt2d starts
+ * it when first needed, and replaces it if it dies, is silent or too slow, or if no client waits
+ * for its current check. It has one question at a time, in order of arrival, so that a crash has
  * one culprit.
  */
 #ifndef GPT2D_DAEMON_ENGINES_CHECKER_H
@@ -23,14 +23,14 @@ struct checker_options {
 	int threads;             /* of each rank */
 	int node_ranks;          /* on each node, one node after another */
 	int64_t timeout_s;       /* of one question */
-	int64_t alive_timeout_s; /* without a sign of life while it has a question */
+	int64_t alive_timeout_s; /* longest silence while it has a question */
 	struct data_roots data_roots;
 	const char *runs; /* folder of the runs' directories */
 };
 
 /* What options points to outlives the checker. */
 void checker_create(const struct checker_options *options, struct checker **out);
-/* The failure with which checker_destroy answers what is still asked. */
+/* The failure with which checker_destroy answers open questions. */
 extern const char checker_stopping[];
 void checker_destroy(struct checker *c); /* takes NULL */
 
@@ -43,20 +43,17 @@ struct checker_question {
 	const char *probe;
 	const char *file; /* a token file of the arm, for a message; "": none */
 	/*
-	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
-	 * text (the checker broke or was too slow).
+	 * Called once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
+	 * text (the checker failed or was too slow).
 	 */
 	void (*answer)(void *arg, const char *failure, json_t *reply);
-	/* Whether somebody still waits for it; where not, the process that is at it is ended. */
+	/* Whether a client still waits; if not, the checker's process is killed. */
 	bool (*wanted)(void *arg);
 	void *arg;
 };
 void checker_ask(struct checker *c, const struct checker_question *question);
 
-/*
- * Whether its process ends when it has nothing to do, since the engines have given their devices
- * back and it holds some memory of one.
- */
+/* Whether its process ends when idle, because the engines are released and it holds GPU memory. */
 void checker_rest(struct checker *c, bool rest);
 
 void checker_reap(struct checker *c); /* on SIGCHLD; takes NULL */

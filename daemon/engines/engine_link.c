@@ -36,7 +36,7 @@ enum {
 	LINES_PER_TURN = 256,
 	DRAIN_MAX = 1 << 20, /* bytes: more than a socket holds */
 	EXEC_FAILED = 127,
-	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* an engine that reads nothing is not fed for ever */
+	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* limit of output for an engine that reads nothing */
 };
 
 extern char **environ;
@@ -53,16 +53,16 @@ struct engine_link {
 	struct event *again;
 	struct frame *frame;
 	int64_t heard_ns;
-	int64_t oom_kills; /* of the control group when it began; negative: unknown */
+	int64_t oom_kills; /* of the control group at the start; negative: unknown */
 	bool blames_peer;
 	bool broken;
-	bool unsent; /* a message to it was dropped: it is of no more use */
-	bool eof;    /* reported once all lines are taken */
+	bool unsent; /* a message to it was dropped: it is unusable */
+	bool eof;    /* reported once all lines are handled */
 	bool in_lines, dead;
 	bool remote, remote_ended;
 };
 
-/* Between fork and exec: only calls that are safe there. */
+/* Between fork and exec: only async-signal-safe calls. */
 static void become_engine(const struct engine_link *link, int link_fd, int out_fd, pid_t parent)
 	__attribute__((noreturn));
 
@@ -75,7 +75,7 @@ static void become_engine(const struct engine_link *link, int link_fd, int out_f
 	sigemptyset(&none);
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, &standard, NULL);
-	/* a group of its own, so that what it starts ends with it; it may write to a terminal */
+	/* a new process group, so that its children end with it; it may write to a terminal */
 	setpgid(0, 0);
 	signal(SIGTTOU, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -102,12 +102,13 @@ static void report_broken(struct engine_link *link, const char *why)
 	link->broken = true;
 	if (!link->remote) {
 		bufferevent_disable(link->io, EV_READ);
-		engine_output_drain(link->output); /* it stands before what is made of it */
+		/* the last error comes before its consequences */
+		engine_output_drain(link->output);
 	}
 	link->o.broken(link, why, link->o.arg);
 }
 
-/* An engine that ends by itself has mostly said why. */
+/* The last error of an engine usually explains its end. */
 static void keep_words(struct engine_link *link, const char *method, const json_t *params)
 {
 	const char *level, *text;
@@ -127,7 +128,7 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 	int code = rpc_parse(line, n, &m, NULL, error, sizeof(error));
 
 	if (code != 0) {
-		snprintf(why, sizeof(why), "sent what is no message: %s", error);
+		snprintf(why, sizeof(why), "sent an invalid message: %s", error);
 		report_broken(link, why);
 		return;
 	}
@@ -136,7 +137,7 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 		keep_words(link, m.method, m.params);
 		link->o.message(link, m.method, m.params, link->o.arg);
 	} else
-		report_broken(link, "sent a request or a reply, a notification is expected");
+		report_broken(link, "sent a request or a reply (expected a notification)");
 	rpc_clear(&m);
 }
 
@@ -151,7 +152,7 @@ static void feed(struct engine_link *link)
 	}
 }
 
-/* Handles up to max lines; how many there were. */
+/* Handles up to max lines; returns how many there were. */
 static int take_lines(struct engine_link *link, int max)
 {
 	enum frame_status status = FRAME_LINE;
@@ -171,8 +172,8 @@ static int take_lines(struct engine_link *link, int max)
 		handle_line(link, line, n);
 	}
 	if (!link->dead && (status == FRAME_TOO_LONG || status == FRAME_BAD))
-		report_broken(
-			link, status == FRAME_BAD ? "sent a NUL byte" : "sent too long a line");
+		report_broken(link,
+			status == FRAME_BAD ? "sent a NUL byte" : "sent a line that is too long");
 	link->in_lines = false;
 	return taken;
 }
@@ -216,7 +217,7 @@ static int fork_engine(struct engine_link *link, int fds[2])
 		return -errno;
 	if (pid == 0)
 		become_engine(link, fds[1], out_fd, parent);
-	setpgid(pid, pid); /* whichever of the two is first; not before it could be killed */
+	setpgid(pid, pid); /* on the first of the two; not before it could be killed */
 	link->pid = pid;
 	engine_output_started(link->output, pid);
 	return 0;
@@ -285,7 +286,7 @@ int engine_link_create_rank(const struct engine_link_options *options,
 	} numbers[NUMBERS] = {{"--rank", rank->rank}, {"--ranks", rank->ranks},
 		{"--threads", rank->threads}, {"--peak-tflops", rank->peak_tflops},
 		{"--local-rank", rank->local_rank}};
-	/* execve takes words that it may change, and does not */
+	/* execve takes words that it could change, but does not */
 	char text[NUMBERS][WORD_BYTES], *argv[3 + 2 * NUMBERS + 2 + 2 + 1];
 	struct engine_link_options o = *options;
 	size_t n = 0;
@@ -380,7 +381,7 @@ void engine_link_send(struct engine_link *link, const char *method, json_t *para
 	if (link->broken || evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
 		bufferevent_write(link->io, line, n) < 0) {
 		log_write(LOG_WARNING, "%s: %s was not sent", link->what, method);
-		link->unsent = true; /* who sends is not called back from within */
+		link->unsent = true; /* the sender is not called back from within its call */
 		event_active(link->again, 0, 0);
 	}
 	free(line);
@@ -443,7 +444,7 @@ void engine_link_drain(struct engine_link *link)
 	if (link->in_lines || link->remote)
 		return;
 	engine_output_drain(link->output);
-	take_lines(link, INT_MAX); /* what has been read comes first */
+	take_lines(link, INT_MAX); /* lines that were read come first */
 	for (size_t all = 0; n > 0 && all < DRAIN_MAX && !link->broken && !link->dead;
 		all += (size_t)n) {
 		n = recv(fd, piece, sizeof(piece), MSG_DONTWAIT);
@@ -456,7 +457,7 @@ void engine_link_drain(struct engine_link *link)
 		engine_link_destroy(link);
 }
 
-/* The kernel gives no reason for SIGKILL, but counts the processes that it killed itself. */
+/* The kernel gives no reason for SIGKILL, but counts the processes that it killed. */
 static void say_signal(struct engine_link *link, int number)
 {
 	struct cgroup_memory limit = {.limit_bytes = 0};
@@ -503,7 +504,7 @@ bool engine_link_reap(struct engine_link *link)
 		return engine_link_ended(link);
 	if (!engine_link_ended(link))
 		return false;
-	engine_link_kill(link); /* what it has left behind, while its number is taken */
+	engine_link_kill(link); /* kill its children, while its process ID is still taken */
 	if (waitpid(link->pid, &status, WNOHANG) <= 0)
 		return false;
 	link->pid = 0;

@@ -18,11 +18,11 @@
 #include "proto/text.h"
 
 enum {
-	PIPE_BYTES = 256 * 1024, /* requested: a long report while gpt2d does something else */
+	PIPE_BYTES = 256 * 1024, /* requested size: for a long report while gpt2d is busy */
 	PIECE_BYTES = 16 * 1024,
-	TURN_BYTES = 4 * PIECE_BYTES, /* of an engine in one iteration of the loop */
-	LINE_BYTES = 1900,            /* the log cuts at 2 KiB, with its time and our words */
-	LINE_EXTRA = 64,              /* of time, level and our words, about */
+	TURN_BYTES = 4 * PIECE_BYTES, /* per engine in one iteration of the loop */
+	LINE_BYTES = 1900,            /* the log cuts at 2 KiB, with time and prefix */
+	LINE_EXTRA = 64,              /* estimate of time, level and prefix */
 	TAIL_BYTES = 16 * 1024,
 	TAIL_LINES = 100,
 	REPORT_S = 2,
@@ -34,19 +34,19 @@ struct engine_output {
 	pid_t pid;
 	int fd, child_fd;
 	struct event *readable;
-	struct event *report; /* of what was dropped, when nothing more comes */
+	struct event *report; /* after dropped lines, when no more come */
 	char line[LINE_BYTES];
-	size_t n;                          /* of the line that has not ended yet, */
+	size_t n;                          /* of the unfinished line, */
 	int64_t over;                      /* and bytes of it beyond these */
-	int64_t allowed_bytes, allowed_ns; /* what may be logged, as of then */
+	int64_t allowed_bytes, allowed_ns; /* bytes that may be logged, at that time */
 	bool full;                         /* nothing is logged until a second's worth is allowed */
 	int64_t dropped_lines, dropped_bytes; /* and not reported yet */
 	char tail[TAIL_BYTES]; /* the last lines that were dropped, each with its newline */
 	size_t tail_n;
-	bool tail_cut; /* the first line is not whole */
+	bool tail_cut; /* the first line is incomplete */
 };
 
-/* U+0080 to U+009F drive a terminal too. The log itself checks single bytes only. */
+/* U+0080 to U+009F control a terminal too. The log itself checks single bytes only. */
 static void remove_c1(char *text)
 {
 	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
@@ -68,7 +68,7 @@ static void log_line(const struct engine_output *o, const char *line, size_t n, 
 	log_write_engine(LOG_WARNING, "%s printed: %s%s", o->what, text, cut);
 }
 
-/* ---- what is too much ---- */
+/* ---- limits ---- */
 
 static void drop_line(struct engine_output *o)
 {
@@ -113,7 +113,7 @@ static void forget_tail(struct engine_output *o)
 	o->tail_cut = false;
 }
 
-/* The end of a report says more than its beginning. */
+/* The end of a report is more useful than its beginning. */
 static void log_tail(struct engine_output *o)
 {
 	const char *at = o->tail, *end = o->tail + o->tail_n, *newline;
@@ -179,7 +179,7 @@ static void take(struct engine_output *o, const char *bytes, size_t n)
 	}
 }
 
-/* At most about max bytes. */
+/* Reads about max bytes at most. */
 static void read_some(struct engine_output *o, size_t max)
 {
 	char piece[PIECE_BYTES];
@@ -189,7 +189,7 @@ static void read_some(struct engine_output *o, size_t max)
 	for (size_t all = 0; all < max; all += (size_t)n) {
 		n = read(o->fd, piece, sizeof(piece));
 		if (n == 0)
-			event_del(o->readable); /* the engine closed both streams, and lives */
+			event_del(o->readable); /* the engine closed both streams, and is alive */
 		if (n <= 0)
 			return;
 		take(o, piece, (size_t)n);

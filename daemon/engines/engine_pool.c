@@ -48,10 +48,10 @@ struct engine_pool {
 	enum pool_state state;
 	char reason[1024];  /* of the last loss */
 	bool reported;      /* lost() was called for these engines */
-	bool warm_next;     /* releasing, and to be started once that is over */
-	int64_t epoch;      /* of the last start: grows, also over a restart of gpt2d */
+	bool warm_next;     /* releasing, and will be started after that */
+	int64_t epoch;      /* number of the last start: grows, also over a restart of gpt2d */
 	int64_t started_ns; /* of the last start */
-	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
+	int64_t ready_ns;   /* how long it took; 0: not successful yet */
 	int64_t retry_ns;   /* when down: the next start */
 	int64_t backoff_ms; /* 0: the next start is immediate */
 	int64_t restarts;
@@ -117,7 +117,9 @@ static bool all_in(const struct engine_pool *p, enum rank_state state)
 	return true;
 }
 
-/* Whether the engine is this rank's, of this build, and computes on what the settings ask for. */
+/*
+ * Checks that the engine has this rank and this build, and computes on the device of the settings.
+ */
 static void check_hello(const struct rank *r, json_t *params, char *why, size_t why_bytes)
 {
 	const char *role = json_string_value(json_object_get(params, "role"));
@@ -130,11 +132,11 @@ static void check_hello(const struct rank *r, json_t *params, char *why, size_t 
 	if (why[0] != '\0')
 		return;
 	if (r->state != RANK_STARTED)
-		snprintf(why, why_bytes, "says hello twice");
+		snprintf(why, why_bytes, "sent hello twice");
 	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
-		snprintf(why, why_bytes, "does not say that it is this rank");
+		snprintf(why, why_bytes, "sent hello for another rank");
 	else if (asked != NULL && (backend == NULL || strcmp(backend, asked) != 0))
-		snprintf(why, why_bytes, "computes on %.32s, the setting device asks for %s",
+		snprintf(why, why_bytes, "computes on %.32s (expected %s, the setting device)",
 			backend ? backend : "an unknown device", asked);
 }
 
@@ -175,7 +177,7 @@ static void on_ready(struct rank *r)
 	p->o.ready(p->o.arg);
 }
 
-/* Of what it says only what is known here, and only numbers. */
+/* Of its report only known members are used, and only numbers. */
 static void on_alive(struct rank *r, const json_t *params)
 {
 	static const char *const keys[] = {"utilization", "memory_used_bytes", "memory_total_bytes",
@@ -341,7 +343,7 @@ static void all_ended(struct engine_pool *p)
 		p->backoff_ms = BACKOFF_MAX_MS;
 }
 
-/* Whether its process has not been waited for. */
+/* Whether its process was not collected yet. */
 static bool is_left(const struct rank *r)
 {
 	if (r->link == NULL)
@@ -382,8 +384,8 @@ static void lose(struct engine_pool *p, const char *reason)
 }
 
 /*
- * What an ended rank said last is handled before its end is judged: SIGCHLD may come before its
- * lines. Nothing new is given to these engines meanwhile.
+ * Reads the last messages of an ended rank before its end is judged: SIGCHLD may come before its
+ * lines. The engines get nothing new meanwhile.
  */
 static void hear_out(struct engine_pool *p, struct rank *r)
 {
@@ -396,8 +398,8 @@ static void hear_out(struct engine_pool *p, struct rank *r)
 }
 
 /*
- * Why an ended rank ended, or NULL when none has. One that names its peer as the cause counts only
- * when no other has ended (*sure is false then).
+ * Why an ended rank ended, or NULL if none has. A rank that blames its peer counts only if no other
+ * has ended (*sure is false then).
  */
 static const struct rank *first_ended(struct engine_pool *p, bool *left, bool *sure)
 {
@@ -456,7 +458,7 @@ void engine_pool_restart(struct engine_pool *p, const char *reason)
 		left |= is_left(&p->ranks[i]);
 	if (left)
 		return;
-	/* none could be started at all, or all were on a node that is lost */
+	/* none could be started, or all were on a lost node */
 	all_ended(p);
 }
 
@@ -506,8 +508,8 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 		if (clock_watch_since(&p->awake, engine_link_heard_ns(p->ranks[i].link)) <=
 			p->o.alive_timeout_s * CLOCK_S_NS)
 			continue;
-		snprintf(reason, sizeof(reason), "engine_hung: rank %d: no sign of life for %lld s",
-			i, (long long)p->o.alive_timeout_s);
+		snprintf(reason, sizeof(reason), "engine_hung: rank %d: silent for %lld s", i,
+			(long long)p->o.alive_timeout_s);
 		engine_pool_restart(p, reason);
 	}
 }
@@ -582,7 +584,7 @@ void engine_pool_worked(struct engine_pool *p)
 	p->backoff_ms = 0;
 }
 
-/* In good order; state is what they are on the way to their end. */
+/* In good order; state is theirs until they have ended. */
 static void end_processes(struct engine_pool *p, enum pool_state state)
 {
 	json_t *params = json_object();

@@ -199,7 +199,7 @@ static int start_rank(struct meeting *m, int i, const char *program)
 	return engine_link_create(&o, &m->rank[i].link);
 }
 
-/* why stays empty when they connect. */
+/* why stays empty if they connect. */
 static void meet(
 	const char *program, const char *interface, int64_t timeout_s, char *why, size_t why_bytes)
 {
@@ -253,7 +253,10 @@ int engine_probe(const char *program, int64_t ranks, const char *interface, int6
 
 /* ---- shared libraries ---- */
 
-/* The names of NVIDIA's packages have the major version of CUDA, that of the library's name. */
+/*
+ * The names of NVIDIA's packages have the major version of CUDA, which is that of the library's
+ * name.
+ */
 static const struct {
 	const char *library, *package;
 	bool versioned;
@@ -284,7 +287,7 @@ static void add_library(const char *library, char *text, size_t text_bytes)
 	snprintf(text + n, text_bytes - n, "%s%.100s%s", n > 0 ? ", " : "", library, package);
 }
 
-/* Starts the program under the dynamic linker's trace, as ldd does: it lists what it finds. */
+/* Starts the program under the dynamic linker's trace, as ldd does: it lists the libraries. */
 static pid_t trace(const char *program, int out)
 {
 	char path[PATH_MAX];

@@ -40,7 +40,7 @@ int engine_program_beside(
 			own, folders[i], name);
 
 		if (length > 0 && (size_t)length < out_bytes && access(out, X_OK) == 0) {
-			/* status shows it: without ".." where realpath works */
+			/* status shows it: without ".." if realpath works */
 			if (realpath(out, own) != NULL && strlen(own) < out_bytes)
 				strcpy(out, own);
 			return 0;
@@ -117,7 +117,7 @@ int engine_program_find(
 	if (s->engine != NULL) {
 		rc = given(s, &p, error, error_bytes);
 		p.device = (enum settings_device)s->device;
-		if (p.device == DEVICE_AUTO) /* the program says what it is for */
+		if (p.device == DEVICE_AUTO) /* the program determines the device */
 			p.device = DEVICE_UNSET;
 		if (rc == 0 && p.device == DEVICE_CUDA && (rc = find_gpu(why, sizeof(why))) < 0)
 			snprintf(error, error_bytes, "device: cuda: %s", why);
@@ -129,14 +129,14 @@ int engine_program_find(
 			snprintf(error, error_bytes,
 				"device: cuda: %s; %s, or device = cpu trains on the processors",
 				why,
-				rc == -ENODEV ? "nvidia-smi says more"
+				rc == -ENODEV ? "see nvidia-smi"
 					      : "the package gpt2d-cuda has it, or a build "
 						"with -Dcuda=enabled");
 		if (rc < 0 && asked == DEVICE_AUTO) {
 			rc = find_cpu(&p, error, error_bytes);
 			snprintf(p.why, sizeof(p.why), "%s", why);
 		} else if (rc == 0 && asked == DEVICE_AUTO) {
-			snprintf(p.why, sizeof(p.why), "there is a GPU, and an engine for it");
+			snprintf(p.why, sizeof(p.why), "found a GPU, and an engine for it");
 		}
 	}
 	if (rc == 0)

@@ -1,6 +1,6 @@
 /*
- * engine_program.h: which engine program serves the setting device. What was asked for or an error
- * that says what to do; never another one unseen.
+ * engine_program.h: chooses the engine program for the setting device. It finds the requested
+ * program or returns an error with advice; it never chooses another one silently.
  */
 #ifndef GPT2D_DAEMON_ENGINES_ENGINE_PROGRAM_H
 #define GPT2D_DAEMON_ENGINES_ENGINE_PROGRAM_H
@@ -12,14 +12,15 @@
 
 struct engine_program {
 	char path[PATH_MAX];
-	enum settings_device device; /* DEVICE_CPU, DEVICE_CUDA; DEVICE_UNSET: as the program is */
-	char why[PATH_MAX + 128];    /* of a choice that auto made; else empty */
+	/* DEVICE_CPU, DEVICE_CUDA; DEVICE_UNSET: the program decides */
+	enum settings_device device;
+	char why[PATH_MAX + 128]; /* why auto chose this device; else empty */
 };
 
 /* 0, or a negative errno with error. */
 int engine_program_find(
 	const struct settings *s, struct engine_program *out, char *error, size_t error_bytes);
-/* The names of what is asked for, and taken: "cpu", "cuda", "auto", "engine". */
+/* The names of the requested and the chosen: "cpu", "cuda", "auto", "engine". */
 const char *engine_program_device_name(enum settings_device device);
 /* gpt2-engine-DEVICE beside this program, installed or in the build's folders: 0 or -ENOENT. */
 int engine_program_beside(

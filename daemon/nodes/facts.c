@@ -66,7 +66,7 @@ int facts_interface_address(
 	return rc;
 }
 
-/* A start of the machine's kernel; "" where the kernel does not say. */
+/* Identifies a boot of the kernel; "" if not known. */
 static void read_boot_id(char out[64])
 {
 	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -78,7 +78,7 @@ static void read_boot_id(char out[64])
 	out[strcspn(out, "\n")] = '\0';
 }
 
-/* The settings of UCX in the environment: they have to be the same on all nodes. */
+/* UCX's variables in the environment: they must be the same on all nodes. */
 static json_t *ucx_json(void)
 {
 	json_t *ucx = json_object();

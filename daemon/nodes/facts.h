@@ -1,4 +1,4 @@
-/* facts.h: what a node says of itself to others, and the addresses of its interfaces. */
+/* facts.h: facts about a node that it reports to others, and the addresses of its interfaces. */
 #ifndef GPT2D_DAEMON_NODES_FACTS_H
 #define GPT2D_DAEMON_NODES_FACTS_H
 
@@ -8,12 +8,12 @@
 
 /*
  * The first address of the interface (NULL: -EINVAL), port 0. 0, or a negative errno with error:
- * there is no such interface, it is down, it has no address.
+ * the interface does not exist, is down, or has no address.
  */
 int facts_interface_address(
 	const char *interface, struct sockaddr_storage *out, char *error, size_t error_bytes);
 
-/* {host, boot_id, pid, version, build, ucx: {NAME: value}, gpus: [UUID]}: node.hello has them. */
+/* {host, boot_id, pid, version, build, ucx: {NAME: value}, gpus: [UUID]}, for node.hello. */
 json_t *facts_json(void);
 
 #endif

@@ -24,8 +24,9 @@
 
 enum {
 	LINES_PER_TURN = 256,
-	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* a peer that does not read is not fed for ever */
-	TLS_RECORD = 16384, /* above a line: else its rest waits in OpenSSL, without an event */
+	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* limit of output for a peer that does not read */
+	/* longer than a line: else its rest waits in OpenSSL, without an event */
+	TLS_RECORD = 16384,
 	FINISH_S = 1,
 	WHY_BYTES = 256,
 };
@@ -33,13 +34,13 @@ enum {
 struct link {
 	struct link_options o;
 	char name[LINK_NAME_BYTES];
-	int fd; /* while it connects; -1: it belongs to io */
+	int fd; /* while it connects; -1: io owns it */
 	struct event *connecting;
 	struct bufferevent *io;
-	struct event *again; /* lines are left, or the end is to be reported */
+	struct event *again; /* lines are left, or the end must be reported */
 	struct event *timer; /* the handshake, the end */
 	struct frame *frame;
-	char why[WHY_BYTES]; /* it is over once the lines are taken; empty: it is not */
+	char why[WHY_BYTES]; /* reported once the lines are handled; empty: no end */
 	bool is_up, finishing, shut, reported;
 	bool in_callback, dead; /* destroyed by a callback */
 };
@@ -69,7 +70,7 @@ void link_format_address(const struct sockaddr *address, char out[LINK_NAME_BYTE
 
 /* ---- the end ---- */
 
-/* From the loop: what came before is handled first. The first reason counts. */
+/* From the loop: earlier messages are handled first. The first reason counts. */
 static void end(struct link *link, const char *why)
 {
 	if (link->why[0] == '\0')
@@ -110,7 +111,7 @@ static void arm(struct link *link, int seconds)
 	evtimer_add(link->timer, &t);
 }
 
-/* Once all output is in the socket: the peer reads to its end before it sees the close. */
+/* Once all output is in the socket: the peer reads everything before it sees the close. */
 static void shut_when_sent(struct link *link)
 {
 	if (!link->finishing || link->shut || link->io == NULL ||
@@ -140,7 +141,7 @@ static void handle_line(struct link *link, const char *line, size_t n)
 	rpc_clear(&m);
 }
 
-/* Up to LINES_PER_TURN of them; whether more may be left. */
+/* Handles up to LINES_PER_TURN lines; whether there may be more. */
 static bool take_lines(struct link *link)
 {
 	struct evbuffer *in = bufferevent_get_input(link->io);
@@ -154,7 +155,9 @@ static bool take_lines(struct link *link)
 		if (status == FRAME_LINE) {
 			handle_line(link, line, n);
 		} else if (status != FRAME_MORE) {
-			end(link, status == FRAME_BAD ? "sent a NUL byte" : "sent too long a line");
+			end(link,
+				status == FRAME_BAD ? "sent a NUL byte"
+						    : "sent a line that is too long");
 			return false;
 		} else if (evbuffer_peek(in, -1, NULL, &piece, 1) > 0 && piece.iov_len > 0) {
 			frame_feed(link->frame, piece.iov_base, piece.iov_len);
@@ -208,7 +211,7 @@ static void on_written(struct bufferevent *io, void *arg)
 static void begin(struct link *link)
 {
 	if (tls_peer(bufferevent_openssl_get_ssl(link->io)) < 0) {
-		end(link, "TLS: no pre-shared key was used: it is no gpt2d");
+		end(link, "TLS: no pre-shared key was used: not a gpt2d");
 		return;
 	}
 	link->is_up = true;
@@ -219,7 +222,7 @@ static void begin(struct link *link)
 		link_destroy(link);
 }
 
-/* Why the connection is over. OpenSSL has no code of its own for what the socket says. */
+/* Why the connection ended. OpenSSL has no code for errors of the socket. */
 static void say_end(struct link *link, short what, char why[WHY_BYTES])
 {
 	const int number = EVUTIL_SOCKET_ERROR();
@@ -272,11 +275,11 @@ static void start_tls(struct link *link, enum bufferevent_ssl_state state)
 	struct ssl_st *ssl = tls_session(link->o.tls);
 
 	setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	if (ssl != NULL) /* deferred: else an EOF overtakes the last lines */
+	if (ssl != NULL) /* deferred: else an end of file would overtake the last lines */
 		link->io = bufferevent_openssl_socket_new(link->o.base, link->fd, ssl, state,
 			BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
 	if (link->io == NULL) {
-		end(link, "TLS: no session could be made");
+		end(link, "TLS: cannot create a session");
 		return;
 	}
 	link->fd = -1;
@@ -374,7 +377,7 @@ void link_send(struct link *link, const char *method, json_t *params)
 	if (!link->finishing && link->io != NULL && link->why[0] == '\0' &&
 		(evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
 			bufferevent_write(link->io, line, n) < 0))
-		end(link, "does not read what is sent");
+		end(link, "does not read its messages");
 	free(line);
 }
 

@@ -1,7 +1,7 @@
 /*
  * link.h: one connection between two gpt2d: TCP, TLS 1.3 with a pre-shared key (tls.h), JSON-RPC
- * notifications, one per line, as on the control socket. What the messages mean is the owner's
- * affair (members.c, relay.c).
+ * notifications, one per line, as on the control socket. The owner (members.c, relay.c) defines the
+ * messages.
  */
 #ifndef GPT2D_DAEMON_NODES_LINK_H
 #define GPT2D_DAEMON_NODES_LINK_H
@@ -23,7 +23,7 @@ struct link_options {
 	void (*up)(struct link *link, void *arg); /* the peer has proved that it has the key */
 	/* A notification; params is borrowed. */
 	void (*message)(struct link *link, const char *method, json_t *params, void *arg);
-	/* Comes once, later: nothing more will come, and why. The owner destroys the link. */
+	/* Called once, later: no more messages will come, and why. The owner destroys the link. */
 	void (*down)(struct link *link, const char *why, void *arg);
 	void *arg;
 };
@@ -35,15 +35,15 @@ int link_connect(const struct link_options *options, const struct sockaddr *to,
 	const struct sockaddr *from, struct link **out);
 void link_destroy(struct link *link); /* drops what was not sent; takes NULL */
 
-/* Another owner: later messages and the end go there. */
+/* Changes the owner: later messages and the end go to the new one. */
 void link_hand_over(struct link *link,
 	void (*message)(struct link *link, const char *method, json_t *params, void *arg),
 	void (*down)(struct link *link, const char *why, void *arg), void *arg);
 /* The owner knows the peer: LINK_HANDSHAKE_S no longer applies. */
 void link_keep(struct link *link);
-/* Takes params. A peer that does not read is down later. */
+/* Takes params. If the peer does not read, down() follows later. */
 void link_send(struct link *link, const char *method, json_t *params);
-/* Sends what is left, then closes; down() follows within a second or so, no message before it. */
+/* Sends the rest, then closes; down() follows within about a second, without messages before it. */
 void link_finish(struct link *link);
 
 int link_peer(const struct link *link);         /* node ID, which up() was called for */

@@ -19,7 +19,7 @@
 #include "proto/protocol.h"
 
 enum {
-	BACKLOG = 1024, /* that many members connect at once after a restart of the leader */
+	BACKLOG = 1024, /* all members connect at once after a restart of the leader */
 	LOG_LINES = 10, /* in LOG_S */
 	LOG_S = 10,
 };
@@ -34,11 +34,11 @@ struct unknown {
 struct listener {
 	struct listener_options o;
 	struct evconnlistener *socket;
-	struct event *pause; /* no descriptor is left: accept again then */
+	struct event *pause; /* no descriptor is free: accept later */
 	char address[LINK_NAME_BYTES];
 	TAILQ_HEAD(, unknown) unknown;
 	int n_unknown;
-	int64_t log_ns; /* the window of log lines began */
+	int64_t log_ns; /* start of the window for log lines */
 	int64_t log_lines;
 };
 
@@ -59,7 +59,7 @@ void listener_log_refused(struct listener *l, const struct link *link, const cha
 		log_write(LOG_WARNING, "link: %s refused: %s", link_name(link), why);
 }
 
-/* ---- connections that are not known yet ---- */
+/* ---- unknown connections ---- */
 
 static void forget(struct unknown *u)
 {
@@ -70,7 +70,7 @@ static void forget(struct unknown *u)
 
 static void on_up(struct link *link, void *arg)
 {
-	/* node.hello is next */
+	/* node.hello comes next */
 }
 
 static void on_message(struct link *link, const char *method, json_t *params, void *arg)

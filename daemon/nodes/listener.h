@@ -1,7 +1,7 @@
 /*
- * listener.h: the leader's listening socket. It owns connections until they have sent node.hello,
- * 64 at most: of more, the oldest is closed, so that slow ones cannot lock members out. One line in
- * the log says why a connection was refused, at most 10 lines in 10 s.
+ * listener.h: the leader's listening socket. It owns up to 64 connections that have not sent
+ * node.hello. If there are more, it closes the oldest, so that slow connections cannot lock members
+ * out. The log gets one line with the reason for each refused connection, at most 10 lines in 10 s.
  */
 #ifndef GPT2D_DAEMON_NODES_LISTENER_H
 #define GPT2D_DAEMON_NODES_LISTENER_H
@@ -21,10 +21,13 @@ struct listener_options {
 	struct tls *tls;
 	const char *address;   /* ADDR:PORT; without ADDR that of interface */
 	const char *interface; /* NULL: any */
-	/* That many connections may be unauthenticated at once, at least LISTENER_UNKNOWN_LEAST:
-	   all members connect at once after a restart of the leader. */
+	/*
+	 * Limit of unauthenticated connections, at least LISTENER_UNKNOWN_LEAST, because all
+	 * members
+	 * 	   connect at once after a restart of the leader.
+	 */
 	int peers;
-	/* The first message of a peer that has the key. The link is the owner's from here on. */
+	/* The first message of a peer that has the key. The callee owns the link from here on. */
 	void (*hello)(struct link *link, json_t *params, void *arg);
 	void *arg;
 };
@@ -35,9 +38,9 @@ int listener_create(const struct listener_options *options, struct listener **ou
 void listener_destroy(struct listener *l); /* takes NULL */
 
 const char *listener_address(const struct listener *l); /* "10.0.0.1:7290", the port as bound */
-/* A line of the log about a connection that was refused, unless there are too many. */
+/* Logs a line about a refused connection, unless there are too many. */
 void listener_log_refused(struct listener *l, const struct link *link, const char *why);
-/* A peer that has the key gets the reason, and the log too; closes the link, which l owns again. */
+/* Sends the reason to a peer that has the key, logs it, and closes the link, which l owns again. */
 void listener_refuse(struct listener *l, struct link *link, const char *why);
 
 #endif

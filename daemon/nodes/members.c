@@ -26,11 +26,11 @@ enum { WHY_BYTES = 400, NAMED_MAX = 3 };
 struct member {
 	struct members *members;
 	int node;
-	struct link *link; /* NULL: it is not there */
-	json_t *facts;     /* of its last node.hello; NULL: it was never there */
+	struct link *link; /* NULL: not connected */
+	json_t *facts;     /* of its last node.hello; NULL: it never joined */
 	char address[LINK_NAME_BYTES];
-	char why[WHY_BYTES];    /* it was lost last */
-	int64_t since_ns;       /* UTC: it joined, or was lost; 0: never */
+	char why[WHY_BYTES];    /* why it was lost last */
+	int64_t since_ns;       /* UTC of the join or the loss; 0: never */
 	int64_t heard_ns;       /* monotonic */
 	double offset_s, rtt_s; /* of its clock; of a heartbeat. rtt_s < 0: unknown */
 };
@@ -41,9 +41,9 @@ struct members {
 	struct listener *listener;
 	struct event *beat; /* each second */
 	struct clock_watch awake;
-	json_t *facts; /* the leader's own */
+	json_t *facts; /* facts about the leader */
 	int nodes;
-	struct member *member; /* by node ID; that of the leader is unused */
+	struct member *member; /* by node ID; the leader's is unused */
 };
 
 /* ---- the end of a membership ---- */
@@ -70,7 +70,7 @@ static void on_down(struct link *link, const char *why, void *arg)
 
 /* ---- messages ---- */
 
-/* A heartbeat comes back: the clocks are compared in the middle of its way (RFC 5905, 8). */
+/* A heartbeat returns: compares the clocks at the middle of the round trip (RFC 5905, 8). */
 static void on_alive(struct member *member, const json_t *params)
 {
 	const int64_t sent_ns = json_integer_value(json_object_get(params, "leader_ns"));
@@ -105,7 +105,7 @@ static void on_message(struct link *link, const char *method, json_t *params, vo
 
 /* ---- the beginning ---- */
 
-/* Why this member cannot belong to the world; empty: it can. */
+/* Why this member cannot join; empty: it can. */
 static void check_hello(
 	const struct members *m, const struct link *link, const json_t *params, char why[WHY_BYTES])
 {
@@ -121,8 +121,8 @@ static void check_hello(
 	if (host == NULL)
 		snprintf(why, WHY_BYTES, NODE_HELLO " without a host");
 	else if (node != link_peer(link))
-		snprintf(why, WHY_BYTES, "it says node %d, its key's identity says node %d", node,
-			link_peer(link));
+		snprintf(why, WHY_BYTES, "its hello names node %d, its TLS identity names node %d",
+			node, link_peer(link));
 	else if (protocol != PROTOCOL_VERSION || build == NULL || strcmp(build, version_build) != 0)
 		snprintf(why, WHY_BYTES,
 			"wrong version: node %d (%.64s) is build %.64s with protocol %lld, the "
@@ -143,7 +143,7 @@ static void check_hello(
 	text_clean(why);
 }
 
-/* UCX of the engines may be unable to connect: the engines decide that. */
+/* A difference may prevent UCX from connecting: the engines detect that. */
 static void warn_of_ucx(const struct members *m, const struct member *member)
 {
 	json_t *ours = json_object_get(m->facts, "ucx");
@@ -151,7 +151,7 @@ static void warn_of_ucx(const struct members *m, const struct member *member)
 
 	if (!json_equal(ours, theirs))
 		log_write(LOG_WARNING,
-			"node %d: its environment has other UCX_ variables than the leader's: see "
+			"node %d: its UCX_ variables differ from the leader's: see "
 			"gpt2ctl status --json",
 			member->node);
 }
@@ -219,7 +219,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 
 /* ---- create, destroy ---- */
 
-/* Scripts that start the members read the port there. */
+/* Scripts that start the members read the port from this file. */
 static int publish_address(const struct members *m, char *error, size_t error_bytes)
 {
 	char path[4096], name[4096];

@@ -1,7 +1,7 @@
 /*
- * members.h: the leader's side of membership: which nodes are there, what they say of themselves,
- * heartbeats. A member is refused if it is of another build, has another number of ranks, or if its
- * node is there already. A node that is silent for node_timeout is lost.
+ * members.h: the leader's side of membership: which nodes have joined, their facts, heartbeats. The
+ * leader refuses a member with another build, another number of ranks, or the ID of a connected
+ * node. A node that is silent for node_timeout is lost.
  */
 #ifndef GPT2D_DAEMON_NODES_MEMBERS_H
 #define GPT2D_DAEMON_NODES_MEMBERS_H
@@ -33,7 +33,7 @@ void members_destroy(struct members *m); /* takes NULL */
 
 bool members_joined(const struct members *m, int node);
 bool members_complete(const struct members *m);
-/* "node 1", "nodes 1 and 3", "nodes 1, 2, 3 and 60 more": those that are missing. */
+/* "node 1", "nodes 1 and 3", "nodes 1, 2, 3 and 60 more": the missing nodes. */
 void members_missing(const struct members *m, char *out, size_t out_bytes);
 void members_send(struct members *m, int node, const char *method, json_t *params); /* takes it */
 const char *members_address(const struct members *m); /* of the listening socket */

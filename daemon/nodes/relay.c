@@ -50,17 +50,17 @@ struct relay {
 	struct tls *tls;
 	struct link *link; /* NULL: none */
 	struct gaicb lookup;
-	char host[1025], port[8]; /* as long as a name may be: NI_MAXHOST */
+	char host[1025], port[8]; /* longest name: NI_MAXHOST */
 	struct event *timer;      /* the next attempt to join */
 	struct event *watch;      /* each second */
 	struct clock_watch awake;
 	bool leaving; /* relay_stop was called */
 	unsigned attempts;
 	int64_t retry_ms;
-	int64_t since_ns; /* UTC: of the state joined, or of its end */
+	int64_t since_ns; /* UTC of the join, or of its end */
 	int64_t heard_ns; /* of the leader */
 	int64_t epoch;    /* of the last node.start on this connection */
-	char leader[320]; /* its host, as it says */
+	char leader[320]; /* the leader's host, as it reported */
 	char leader_name[420];
 	char why[WHY_BYTES], why_before[WHY_BYTES];
 	char address[LINK_NAME_BYTES];
@@ -86,7 +86,7 @@ static void kill_engines(struct relay *r)
 			engine_link_kill(r->ranks[i].link);
 }
 
-/* To the leader, about a rank. Takes params, without epoch and rank. */
+/* To the leader, about a rank. Takes params, and adds epoch and rank. */
 static void report(const struct relay_rank *rank, const char *method, json_t *params)
 {
 	struct relay *r = rank->relay;
@@ -167,7 +167,7 @@ static void stop_when_ended(struct relay *r)
 	r->o.stopped(r->o.arg);
 }
 
-/* Leaves the leader, if it is there. */
+/* Leaves the leader, if connected. */
 static void stop_now(struct relay *r)
 {
 	if (r->state == JOINED)
@@ -180,7 +180,7 @@ static void stop_now(struct relay *r)
 	stop_when_ended(r);
 }
 
-/* After the last one: the way is free for the next attempt, or for the end. */
+/* After the last one has ended: joins again, or stops. */
 static void on_none_left(struct relay *r)
 {
 	if (r->leaving && r->state == JOINED) {
@@ -203,7 +203,7 @@ void relay_reap(struct relay *r)
 		if (rank->link == NULL || !engine_link_ended(rank->link))
 			continue;
 		if (engine_link_pid(rank->link) > 0)
-			engine_link_drain(rank->link); /* its last words come before its end */
+			engine_link_drain(rank->link); /* its last messages come before its end */
 		if (!engine_link_reap(rank->link))
 			continue;
 		log_write(LOG_INFO, "rank %d %s", rank->rank, engine_link_end(rank->link));
@@ -217,7 +217,7 @@ void relay_reap(struct relay *r)
 		on_none_left(r);
 }
 
-/* ---- orders ---- */
+/* ---- messages of the leader ---- */
 
 static void start(struct relay *r, const json_t *params)
 {
@@ -237,7 +237,7 @@ static void start(struct relay *r, const json_t *params)
 	}
 }
 
-/* Paths below which a run may read are this node's own affair. */
+/* Each node has its own roots below which runs may read. */
 static json_t *own_params(const struct relay *r, const char *method, json_t *params)
 {
 	const struct data_roots roots = settings_data_roots(r->o.settings);
@@ -294,7 +294,7 @@ static void welcome(struct relay *r, const json_t *params)
 
 /* ---- checks ---- */
 
-/* A question of the leader, with this node's checker. */
+/* A check for the leader, with this node's checker. */
 struct relay_check {
 	struct relay *relay;
 	json_t *params; /* of node.check */
@@ -472,7 +472,7 @@ static void on_up(struct link *link, void *arg)
 	link_send(link, NODE_HELLO, hello);
 }
 
-/* Of several addresses of a name the leader may listen on one: each attempt takes the next. */
+/* If a name has several addresses, the leader may listen on one: each attempt takes the next. */
 static const struct addrinfo *choose(struct relay *r, const struct addrinfo *found)
 {
 	const struct addrinfo *to = found;
@@ -513,7 +513,7 @@ static void connect_to(struct relay *r, const struct addrinfo *found)
 		snprintf(r->address, sizeof(r->address), "%s", link_name(r->link));
 }
 
-/* The name was looked up, by a thread of the C library, or not yet. */
+/* A thread of the C library resolves the name; it may not be done yet. */
 static void take_lookup(struct relay *r)
 {
 	static const struct timeval soon = {0, RESOLVE_MS * 1000};
@@ -550,7 +550,7 @@ static void join(struct relay *r)
 	if (getaddrinfo_a(GAI_NOWAIT, list, 1, NULL) == 0)
 		take_lookup(r);
 	else
-		part(r, "its name cannot be looked up");
+		part(r, "cannot resolve its name");
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -625,7 +625,7 @@ void relay_destroy(struct relay *r)
 	if (r == NULL)
 		return;
 	if (gai_cancel(&r->lookup) == EAI_NOTCANCELED)
-		return; /* a thread still writes there, and the process is about to end */
+		return; /* a thread still writes there, and the process will end soon */
 	for (int64_t i = 0; i < r->o.settings->ranks; i++) {
 		engine_link_destroy(r->ranks[i].link);
 		json_decref(r->ranks[i].device);

@@ -1,8 +1,8 @@
 /*
- * relay.h: the member's side: joins the leader and joins again after a loss, starts this node's
- * engines when the leader says so, passes on what the leader and they say to each other, and
- * reports how they end. It decides one thing: without the leader it ends them, and joins again when
- * none is left. So the leader never meets engines of an earlier world.
+ * relay.h: the member's side: joins the leader, and joins again after a loss. It starts this node's
+ * engines when the leader requests it, forwards messages between the leader and the engines, and
+ * reports how they end. It makes one decision itself: without the leader it ends the engines, and
+ * joins again when all have ended. So the leader never meets engines of an earlier world.
  */
 #ifndef GPT2D_DAEMON_NODES_RELAY_H
 #define GPT2D_DAEMON_NODES_RELAY_H
@@ -22,7 +22,7 @@ struct relay_options {
 	const char *program, *tuning_dir;
 	struct checker *checker; /* until relay_stop */
 	int threads;
-	void (*stopped)(void *arg); /* after relay_stop: no process is left */
+	void (*stopped)(void *arg); /* after relay_stop: all processes have ended */
 	void *arg;
 };
 
@@ -37,13 +37,16 @@ void relay_reap(struct relay *r); /* on SIGCHLD */
  * after 12 s at the latest; stopped() is called, maybe at once.
  */
 void relay_stop(struct relay *r);
-/* "HOST (ADDRESS)"; before it was ever joined the setting join. */
+/* "HOST (ADDRESS)"; before the first join the setting join. */
 const char *relay_leader(const struct relay *r);
 /* {state, leader, address, since, reason, silent_s} */
 json_t *relay_json(const struct relay *r);
-/* "ready", "starting" or "down": the engines of this node, as engine_pool_json calls it. */
+/*
+ * "ready", "starting" or "down": the state of this node's engines, in the words of
+ * engine_pool_json.
+ */
 const char *relay_engine_state(const struct relay *r);
-/* The processes: rows as those of engine_pool_json, of this node's ranks. */
+/* Rows of this node's ranks, as in engine_pool_json. */
 json_t *relay_ranks_json(const struct relay *r);
 
 #endif

@@ -31,7 +31,7 @@ struct tls {
 	SSL_CTX *context;
 	unsigned char psk[PSK_BYTES];
 	char cluster[IDENTITY_BYTES];
-	char identity[2 * IDENTITY_BYTES]; /* that a client presents */
+	char identity[2 * IDENTITY_BYTES]; /* identity of a client */
 	int node, nodes;
 };
 
@@ -127,7 +127,7 @@ static void set_peer(SSL *ssl, int node)
 	SSL_set_app_data(ssl, (void *)(intptr_t)(node + 1));
 }
 
-/* The member that an identity names; -1: it is none of this cluster. */
+/* The member in an identity; -1: not of this cluster. */
 static int member_of(const struct tls *t, const unsigned char *identity, size_t n)
 {
 	char text[IDENTITY_BYTES], expected[2 * IDENTITY_BYTES];
@@ -149,7 +149,7 @@ static int find_session(SSL *ssl, const unsigned char *identity, size_t n, SSL_S
 	const struct tls *t = of_session(ssl);
 	const int from = member_of(t, identity, n);
 
-	*session = NULL; /* of an unknown identity: the handshake fails without a certificate */
+	*session = NULL; /* for an unknown identity: the handshake fails without a certificate */
 	if (from < 0)
 		return 1;
 	set_peer(ssl, from);
@@ -247,10 +247,10 @@ void tls_error(unsigned long code, char *out, size_t out_bytes)
 	} known[] = {
 		{SSL_R_BINDER_DOES_NOT_VERIFY, "wrong key: key_file differs between the nodes"},
 		{SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM,
-			"no key of this cluster: cluster or node_id differs, or it is no gpt2d"},
-		{SSL_R_WRONG_VERSION_NUMBER, "no TLS, or garbage"},
-		{SSL_R_HTTP_REQUEST, "no TLS: an HTTP request"},
-		{SSL_R_UNSUPPORTED_PROTOCOL, "no TLS 1.3"},
+			"no key of this cluster: cluster or node_id differs, or it is not a gpt2d"},
+		{SSL_R_WRONG_VERSION_NUMBER, "not TLS, or garbage"},
+		{SSL_R_HTTP_REQUEST, "not TLS: an HTTP request"},
+		{SSL_R_UNSUPPORTED_PROTOCOL, "not TLS 1.3"},
 		{SSL_R_TLSV1_ALERT_DECRYPT_ERROR, "the leader refused the key"},
 		{SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER,
 			"the leader refused the key: key_file differs between the nodes"},

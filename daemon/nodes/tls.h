@@ -23,17 +23,17 @@ int tls_create(
 	const struct tls_options *options, struct tls **out, char *error, size_t error_bytes);
 void tls_destroy(struct tls *t); /* takes NULL */
 
-/* A new connection's session; NULL: OpenSSL cannot make one. A bufferevent will own it. */
+/* A new connection's session, for a bufferevent to own; NULL: OpenSSL cannot create one. */
 struct ssl_st *tls_session(struct tls *t);
 /*
- * After the handshake: the peer's node ID, which the handshake proved; -1 when no pre-shared key
- * was used, as with any certificate.
+ * After the handshake: the peer's node ID, which the handshake proved; -1 if no pre-shared key was
+ * used, as with any certificate.
  */
 int tls_peer(const struct ssl_st *ssl);
-/* An OpenSSL error code as a text: what it means for this link. */
+/* An OpenSSL error code as a text for this link. */
 void tls_error(unsigned long code, char *out, size_t out_bytes);
 
-/* 0, or -EINVAL with error: a key file that tls_create would refuse. */
+/* Checks a key file as tls_create does: 0, or -EINVAL with error. */
 int tls_check_key(const char *key_file, char *error, size_t error_bytes);
 
 #endif

@@ -21,7 +21,7 @@
 struct check {
 	TAILQ_ENTRY(check) link;
 	int64_t id;
-	bool *asked; /* by node: its answer is awaited */
+	bool *asked; /* by node: its reply is pending */
 	int left;    /* of them */
 	json_t *errors;
 	void (*answer)(void *arg, json_t *errors);
@@ -34,13 +34,13 @@ struct world {
 	struct engine_pool *pool;
 	struct members *members; /* of a leader */
 	struct relay *relay;     /* of a member */
-	int64_t epoch;           /* of the engines, as the members have it */
+	int64_t epoch;           /* epoch of the engines, as the members have it */
 	TAILQ_HEAD(, check) checks;
 	int64_t last_check;
-	int stopping; /* the pool, the relay: those that have not ended */
+	int stopping; /* the pool, the relay: number that has not ended */
 };
 
-/* ---- what the pool calls; arg is the world ---- */
+/* ---- callbacks of the pool; arg is the world ---- */
 
 static void on_ready(void *arg)
 {
@@ -163,7 +163,7 @@ static void on_checked(struct world *w, int node, const json_t *params)
 		end_check(w, c);
 }
 
-/* A node that is lost has no say: its engines check what they are given. */
+/* A lost node does not count: its engines check the spec again before the run. */
 static void skip_checks(struct world *w, int node)
 {
 	struct check *c, *next;
@@ -229,7 +229,7 @@ void world_end_checks(struct world *w)
 		end_check(w, TAILQ_FIRST(&w->checks));
 }
 
-/* ---- what the members say ---- */
+/* ---- messages of members ---- */
 
 static void on_joined(int node, void *arg)
 {
@@ -327,7 +327,7 @@ int world_create(
 
 	w->o = *options;
 	w->part = settings_part(options->settings);
-	w->last_check = clock_utc_ns(); /* unlike the numbers of an earlier leader */
+	w->last_check = clock_utc_ns(); /* different from the numbers of an earlier leader */
 	TAILQ_INIT(&w->checks);
 	create_pool(w);
 	if (w->part == SETTINGS_LEADER)

@@ -23,8 +23,9 @@
 enum {
 	SEGMENTS_STANDARD = 64,
 	SEGMENTS_MAX = 1000,
-	PAGE_FILES = 4096,    /* a page ends after the segment in which it has so many */
-	TURN_BYTES = 4 << 20, /* hashed at a time, before another job has its turn */
+	/* a page ends after the segment in which it reaches this many files */
+	PAGE_FILES = 4096,
+	TURN_BYTES = 4 << 20, /* hashed at a time, before another job gets its turn */
 	READ_BYTES = 64 << 10,
 };
 
@@ -33,7 +34,7 @@ static void refuse_place(struct reply *reply, int64_t id, const char *dir, int r
 {
 	if (rc == -ELOOP)
 		reply_error(reply, PROTOCOL_NO_SUCH_FILE, NULL,
-			"run %lld: %.700s is a link, and gpt2d follows none: put the folder itself "
+			"run %lld: %.700s is a link, and gpt2d follows no links: put the folder "
 			"in its place",
 			(long long)id, dir);
 	else
@@ -50,12 +51,13 @@ struct listing {
 	int64_t id, segment; /* 0: all */
 	json_t *show;        /* of record_show */
 	json_t *files, *missing;
-	int64_t row;   /* of show's segments, next or being listed; -1: the top of an experiment */
-	bool finished; /* the page is complete */
-	bool listed;   /* found holds the row's files */
+	/* of show's segments, the next or current one; -1: the top of an experiment */
+	int64_t row;
+	bool finished;         /* the page is complete */
+	bool listed;           /* found holds the row's files */
 	char prefix[PATH_MAX]; /* of the row's files, below the run's directory */
 	struct run_files found;
-	size_t file; /* of found, next or being hashed */
+	size_t file; /* of found, the next or current one */
 	int64_t left_out;
 	int fd; /* being hashed; -1: none */
 	int64_t unhashed;
@@ -109,7 +111,7 @@ static json_t *segment_number(const struct listing *l)
 	return row ? json_incref(json_object_get(row, "segment")) : json_null();
 }
 
-/* What the engine said it wrote under this name; NULL: nothing. */
+/* The size that the engine reported for this name; NULL: none. */
 static json_t *announced_bytes(const struct listing *l, const char *path)
 {
 	json_t *entry;
@@ -126,7 +128,7 @@ static int join(char out[PATH_MAX], const char *prefix, const char *name)
 	return snprintf(out, PATH_MAX, "%s%s", prefix, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* How it ended, where that is not done; NULL: it may yet be, or is. */
+/* How it ended, if it is not done; NULL: it is done or still may be. */
 static const char *ended_undone(const json_t *run_or_segment)
 {
 	static const enum run_state undone[] = {RUN_FAILED, RUN_CANCELLED, RUN_INTERRUPTED};
@@ -139,8 +141,8 @@ static const char *ended_undone(const json_t *run_or_segment)
 }
 
 /*
- * A marker that a failing disk, or somebody, has left in the folder of what is not done: why it is
- * not to be believed. NULL: nothing is wrong with this file.
+ * Why a marker in the folder of a run that is not done is invalid: a failing disk, or somebody, has
+ * left it there. NULL: nothing is wrong with this file.
  */
 static json_t *false_marker(const struct listing *l, const char *name)
 {
@@ -148,8 +150,8 @@ static json_t *false_marker(const struct listing *l, const char *name)
 
 	if (ended == NULL || strcmp(name, ARTIFACT_COMPLETE) != 0)
 		return NULL;
-	return json_sprintf(
-		"it says that the %s is done, which is %s", l->row < 0 ? "run" : "segment", ended);
+	return json_sprintf("it states that the %s is done, but the state is %s",
+		l->row < 0 ? "run" : "segment", ended);
 }
 
 /* sha256 NULL: it could not be read. */
@@ -186,7 +188,7 @@ static int open_file(struct listing *l)
 	if (rc == 0)
 		rc = run_files_open(run_dir_of(l), path, &l->fd, &f->bytes);
 	if (rc == -ENOENT) {
-		l->file++; /* it went meanwhile */
+		l->file++; /* it was removed meanwhile */
 		return 0;
 	}
 	if (rc == -ELOOP)
@@ -198,7 +200,7 @@ static int open_file(struct listing *l)
 	return l->digest ? 0 : -EIO;
 }
 
-/* Some of the open file; *budget is lowered. */
+/* Hashes a part of the open file; reduces *budget. */
 static int hash_some(struct listing *l, int64_t *budget)
 {
 	char bytes[READ_BYTES], sha256[65];
@@ -240,7 +242,7 @@ static int list_row(struct listing *l)
 	l->file = 0;
 	l->prefix[0] = '\0';
 	if (dir[0] == '\0')
-		return 0; /* it has not begun */
+		return 0; /* it has not started */
 	if (strncmp(dir, run_dir, n) != 0 || (dir[n] != '/' && dir[n] != '\0'))
 		return 0; /* of an earlier attempt */
 	if (dir[n] == '/' && snprintf(l->prefix, sizeof(l->prefix), "%s/", dir + n + 1) >= PATH_MAX)
@@ -317,7 +319,7 @@ static void listing_done(struct worker_job *job, int rc)
 	}
 	if (rc == -E2BIG)
 		reply_error(reply, PROTOCOL_INTERNAL, NULL,
-			"run %lld: more than %d files in a directory of it", (long long)l->id,
+			"run %lld: more than %d files in one of its directories", (long long)l->id,
 			RUN_FILES_MAX);
 	else if (rc < 0)
 		refuse_place(reply, l->id, l->found.n > 0 ? run_dir_of(l) : row_dir_of(l), rc);
@@ -352,7 +354,7 @@ static void on_show(void *arg, int rc, json_t *result)
 	else
 		reply_error(reply, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
-			"segment: run %lld has %lld, and no %lld", (long long)l->id,
+			"segment: run %lld has %lld segments, not segment %lld", (long long)l->id,
 			(long long)segments, (long long)l->segment);
 	listing_free(l);
 }
@@ -486,7 +488,9 @@ void artifacts_read(const struct artifacts_options *o, struct reply *reply, json
 
 	if (!artifact_path_valid(path)) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"path: \"%.200s\" cannot be a file of a run; artifacts lists them", path);
+			"path: \"%.200s\" cannot be a file of a run; list the files with: gpt2ctl "
+			"artifacts",
+			path);
 		return;
 	}
 	if (strstr(path, CHECKPOINT_FOLDER "/") != NULL) {

@@ -1,7 +1,7 @@
 /*
- * artifacts.h: a run's files through the socket: listed with their hashes, and read in pieces of at
- * most PROTOCOL_ARTIFACT_PIECE bytes. The disk is the worker's (worker.h): the loop never waits for
- * it, and many clients take turns, piece by piece.
+ * artifacts.h: a run's files through the socket: lists them with their hashes, and reads them in
+ * pieces of at most PROTOCOL_ARTIFACT_PIECE bytes. The worker (worker.h) reads the disk: the loop
+ * never waits for it, and clients take turns, piece by piece.
  */
 #ifndef GPT2D_DAEMON_RUNS_ARTIFACTS_H
 #define GPT2D_DAEMON_RUNS_ARTIFACTS_H

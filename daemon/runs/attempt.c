@@ -32,10 +32,10 @@ struct attempt {
 	struct design_segment *order;
 	struct experiment *experiment; /* NULL: no arms */
 	json_t *resume; /* of each arm: folders of checkpoints for its resume_from, or null */
-	int64_t first;  /* the first segment to train: those before belong to earlier starts */
+	int64_t first;  /* the first segment to train: earlier ones are done */
 	/*
-	 * The run as it was prepared: its id, name and the attempt whose directory dir is. That may
-	 * be a later attempt than the run's as long as this one has not begun.
+	 * The run as it was prepared: its ID, name and the attempt whose directory dir is. That may
+	 * be a later attempt than the run's until this one starts.
 	 */
 	struct run place;
 	char dir[PATH_MAX];
@@ -118,9 +118,9 @@ static int make_runs_dir(const char *state_dir, const char *runs)
 }
 
 /*
- * An existing directory was prepared before gpt2d restarted, or has artifacts of this run from a
- * time that a restored database does not know. Such artifacts stay, and the run uses the directory
- * of its next attempt. The sync makes the directory's name durable before anything is trained.
+ * An existing directory was prepared before gpt2d restarted, or has artifacts of this run that a
+ * restored database does not know. Such artifacts stay, and the run uses the directory of its next
+ * attempt. The sync makes the directory's name durable before any training.
  */
 static int make_own_dir(struct attempt *a)
 {
@@ -130,7 +130,7 @@ static int make_own_dir(struct attempt *a)
 
 	if (snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	/* nothing is made in a directory that took the place of the state directory */
+	/* nothing is created in a directory that replaced the state directory */
 	rc = store_gone(a->options.store) ? -ESTALE : make_runs_dir(state_dir, runs);
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
 		if (errno != EEXIST)
@@ -294,7 +294,7 @@ static void on_resume(void *arg, int rc, json_t *folders)
 	look_up(a);
 }
 
-/* What is in the store of each arm, one after another, then of the segments. */
+/* Reads from the store the data of each arm, one after another, then of the segments. */
 static void look_up(struct attempt *a)
 {
 	int64_t id = 0;
@@ -437,7 +437,7 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 
 	if (attempt_segment_dir(a, segment, dir) < 0)
 		return NULL;
-	/* a segment of an experiment is a measurement, and is done again from its beginning */
+	/* a segment of an experiment is a measurement, and is repeated from its beginning */
 	if (!a->spec->has_arms && a->run->attempt > 1)
 		restart = checkpoints_folders(a->run, a->options.state_dir, a->run->attempt - 1);
 	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO* sO* so*}", "run",
@@ -540,7 +540,7 @@ void attempt_unmark(struct attempt *a, int64_t segment)
 	record_files(a->options.store, unmark_work, on_unmarked, u);
 }
 
-/* ---- what the engines left on disk ---- */
+/* ---- files that the engines left on disk ---- */
 
 static void add_found(struct attempt *a, int64_t segment, const char *dir)
 {

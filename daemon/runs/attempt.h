@@ -1,7 +1,7 @@
 /*
  * attempt.h: what one attempt at a run needs on disk: its spec, the order of its segments, its
- * directories, its completion marker. The store's thread does what touches the disk, ahead of need.
- * What the engines report of the attempt is the scheduler's.
+ * directories, its completion marker. The store's thread prepares them ahead of need. The scheduler
+ * keeps what the engines report of the attempt.
  */
 #ifndef GPT2D_DAEMON_RUNS_ATTEMPT_H
 #define GPT2D_DAEMON_RUNS_ATTEMPT_H
@@ -59,8 +59,8 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 
 /*
  * All segments are durable: writes the completion marker of an experiment (an engine writes that of
- * a single run), then calls done with 0 or a negative errno. segments: that are done. hashes:
- * further members of the marker, copied. started_ns: monotonic.
+ * a single run), then calls done with 0 or a negative errno. segments: number of done segments.
+ * hashes: more members of the marker, copied. started_ns: monotonic.
  */
 struct attempt_completion {
 	int64_t started_ns, segments;
@@ -70,11 +70,13 @@ struct attempt_completion {
 void attempt_complete(struct attempt *a, const struct attempt_completion *completion,
 	void (*done)(void *arg, int rc), void *arg);
 
-/* Removes the completion marker of a segment that failed: an engine whose disk fails may have left
- * one. The run's end is recorded after that. */
+/*
+ * Removes the completion marker of a segment that failed, because an engine whose disk fails may
+ * have left one. The run's end is recorded after that.
+ */
 void attempt_unmark(struct attempt *a, int64_t segment);
 
-/* What the engines last reported of a segment. */
+/* The last report of the engines about a segment. */
 enum attempt_report {
 	ATTEMPT_OPEN,
 	ATTEMPT_DONE,
@@ -82,9 +84,9 @@ enum attempt_report {
 	ATTEMPT_CANCELLED, /* no files are written */
 };
 /*
- * After the engines are gone: which of the first n segments, open ones by reports, are complete on
- * disk. found: [{segment, summary, artifacts}], owned by done. Markers of the others are removed;
- * rc is a negative errno where that failed. reports stays valid until then.
+ * After the engines have ended: which of the first n segments, open ones by reports, are complete
+ * on disk. found: [{segment, summary, artifacts}], owned by done. Removes the markers of the
+ * others; rc is a negative errno if that failed. reports stays valid until then.
  */
 void attempt_inspect(struct attempt *a, int64_t n, const unsigned char *reports,
 	void (*done)(void *arg, int rc, json_t *found), void *arg);

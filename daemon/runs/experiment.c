@@ -23,7 +23,7 @@
 enum {
 	LOST_MAX = 2, /* engines of one arm in a row */
 	TICK_MS = 100,
-	STANDSTILL_MS = 500, /* a tick that is later shows that gpt2d stood still */
+	STANDSTILL_MS = 500, /* a later tick shows that gpt2d was suspended */
 };
 
 struct experiment {
@@ -32,13 +32,13 @@ struct experiment {
 	struct run *run;
 	const struct design_segment *order;
 	int64_t length;  /* segments of a block */
-	json_t *rows;    /* of all segments there will be, as "show" has them */
+	json_t *rows;    /* of all planned segments, as in "show" */
 	int64_t begun;   /* experiment_begun */
 	int64_t next;    /* no segment before this one waits */
-	int64_t ended;   /* blocks from the first of which every segment has ended */
-	int64_t decided; /* blocks that the last decision knew */
+	int64_t ended;   /* number of leading blocks in which every segment has ended */
+	int64_t decided; /* blocks that the last decision included */
 	struct blocks_wanted wanted;
-	json_t *comparison; /* of the decided blocks; NULL: no segment of them is done */
+	json_t *comparison; /* of the decided blocks; NULL: none of their segments is done */
 	bool deciding;      /* a decision is with the worker */
 	bool storing;       /* the number of segments has changed and is not durable */
 	int lost[SPEC_ARMS_MAX];
@@ -127,7 +127,7 @@ static bool is_failed_row(const json_t *row)
 	return strstr(text_of(row, "reason"), COMPARISON_ARM_FAILED) != NULL;
 }
 
-/* What an earlier start of gpt2d has left. */
+/* Restores the state that an earlier start of gpt2d has left. */
 static void read_rows(struct experiment *e)
 {
 	for (int64_t i = 0; i < n_rows(e); i++) {
@@ -142,7 +142,7 @@ static void read_rows(struct experiment *e)
 		if (!is_in(row, "waiting"))
 			e->begun = i + 1;
 	}
-	/* a block in which segments wait behind others that ended is void, and goes on with none */
+	/* a block in which segments wait after others that ended is void and does not continue */
 	e->begun = (e->begun + e->length - 1) / e->length * e->length;
 	e->next = e->begun;
 }
@@ -183,7 +183,7 @@ void experiment_destroy(struct experiment *e)
 		release(e);
 }
 
-/* A job is back; whether the experiment is still there. */
+/* A job has returned; whether the experiment still exists. */
 static bool job_back(struct experiment *e)
 {
 	e->jobs--;
@@ -225,8 +225,8 @@ static void resize(struct experiment *e, int64_t blocks)
 }
 
 /*
- * Nothing is left to compare: the baseline has failed, or all others have. A control is worth no
- * block of its own, unless it is all that the baseline is compared with from the beginning.
+ * Nothing is left to compare: the baseline has failed, or all others have. A control alone is not
+ * worth a block, unless it was the only comparison from the beginning.
  */
 static bool is_hopeless(const struct experiment *e)
 {
@@ -243,14 +243,14 @@ static bool is_hopeless(const struct experiment *e)
 struct decision {
 	struct worker_job job;
 	struct experiment *e;
-	const struct spec *spec; /* e's, as long as the job runs */
+	const struct spec *spec; /* e's, while the job runs */
 	json_t *show;
 	int64_t blocks;
 	struct blocks_wanted before, wanted;
 	json_t *comparison; /* NULL: no segment is done */
 };
 
-/* Without a segment that is done there is no comparison, but there are void blocks. */
+/* Without a done segment there is no comparison, but there are void blocks. */
 static json_t *void_blocks(int64_t n)
 {
 	json_t *blocks = json_array();
@@ -345,8 +345,8 @@ static void on_decided(struct worker_job *job, int rc)
 }
 
 /*
- * Compares the blocks that have ended. Their rows do not change any more, so that the worker's
- * thread may read them.
+ * Compares the blocks that have ended. Their rows do not change any more, so the worker's thread
+ * may read them.
  */
 static void decide(struct experiment *e)
 {
@@ -389,7 +389,7 @@ static void look_for_end(struct experiment *e)
 	decide(e);
 }
 
-/* The four blocks that a suspect control adds are there beyond the spare ones that are in use. */
+/* The four blocks that a suspect control adds are in addition to the spare blocks in use. */
 static bool was_extended(const struct experiment *e)
 {
 	int64_t n_void = 0;
@@ -461,7 +461,7 @@ bool experiment_at_block(const struct experiment *e, int64_t segment)
 	return segment % e->length == 0;
 }
 
-/* ---- what is next ---- */
+/* ---- the next segment ---- */
 
 static void leave_out(struct experiment *e, int64_t segment)
 {
@@ -483,7 +483,7 @@ int64_t experiment_next(struct experiment *e)
 	for (; e->next < n_rows(e); e->next++) {
 		if (!is_in(row_at(e, e->next), "waiting"))
 			continue;
-		/* whether to stop is known once the block before is compared */
+		/* whether to stop is known once the previous block is compared */
 		if ((e->spec->stop_half_width > 0.0 || is_hopeless(e)) &&
 			e->decided < block_of(e, e->next))
 			return EXPERIMENT_WAIT;
@@ -513,7 +513,7 @@ int64_t experiment_done(const struct experiment *e)
 	return n;
 }
 
-/* Why the engine found that its machine disturbed the segment; NULL: it did not. */
+/* Why the engine found that the machine disturbed the segment; NULL: it did not. */
 static const char *void_of(const json_t *summary)
 {
 	return json_string_value(json_array_get(json_object_get(summary, "void"), 0));
@@ -545,7 +545,7 @@ void experiment_report(struct experiment *e, int64_t segment, const char *state,
 		json_object_set_new(row, "ended_at", clock_json(clock_utc_ns()));
 	json_object_set_new(row, "reason", json_string(reason ? reason : ""));
 	json_object_set_new(row, "state", json_string(state));
-	if (strcmp(state, "waiting") == 0) { /* the next engines get it */
+	if (strcmp(state, "waiting") == 0) { /* the next engines train it */
 		e->next = segment;
 		return;
 	}

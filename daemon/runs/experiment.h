@@ -1,8 +1,8 @@
 /*
- * experiment.h: the blocks of an experiment in progress: what its segments came to, which blocks
- * are void and why, which arms have failed, how many blocks there will be, and which segment is
- * next. The scheduler asks and reports. The worker's thread compares the finished blocks. The
- * database holds the rows, so that gpt2d continues with the next block after a restart.
+ * experiment.h: the blocks of an experiment in progress: results of segments, void blocks and the
+ * reasons, failed arms, the number of blocks, and the next segment. The scheduler asks and reports.
+ * The worker's thread compares the finished blocks. The database holds the rows, so that gpt2d
+ * continues with the next block after a restart.
  */
 #ifndef GPT2D_DAEMON_RUNS_EXPERIMENT_H
 #define GPT2D_DAEMON_RUNS_EXPERIMENT_H
@@ -38,43 +38,42 @@ int64_t experiment_segments_most(const struct spec *spec);
 struct design_segment *experiment_order(const struct spec *spec);
 
 /*
- * rows: the run's segments as "show" has them, which this takes. order is borrowed. Ends with
- * experiment_destroy, also while a comparison is being made.
+ * rows: the run's segments as in "show"; takes them. order is borrowed. Call experiment_destroy at
+ * the end, also while a comparison is being computed.
  */
 struct experiment *experiment_create(
 	const struct spec *spec, struct run *run, const struct design_segment *order, json_t *rows);
 void experiment_destroy(struct experiment *e); /* takes NULL */
 
-/* The run has begun: from now on blocks are decided, and the store learns what changes. */
+/* The run has started: from now on blocks are decided, and changes go to the store. */
 void experiment_begin(struct experiment *e, const struct experiment_options *options);
 
-/* Segments from the first that an earlier start of gpt2d has begun or left out. */
+/* Number of segments that an earlier start of gpt2d has started or skipped. */
 int64_t experiment_begun(const struct experiment *e);
 /* The segment to train next, or one of these. */
 enum { EXPERIMENT_WAIT = -1, EXPERIMENT_OVER = -2 };
 int64_t experiment_next(struct experiment *e);
-bool experiment_deciding(const struct experiment *e); /* changed() comes */
-/* It is the first one of its block. */
+bool experiment_deciding(const struct experiment *e); /* changed() will be called */
+/* It is the first segment of its block. */
 bool experiment_at_block(const struct experiment *e, int64_t segment);
 
 /* A segment has another state. reason, dir and summary may be NULL. */
 void experiment_report(struct experiment *e, int64_t segment, const char *state, const char *reason,
 	const char *dir, json_t *summary);
 int64_t experiment_done(const struct experiment *e); /* segments */
-/* The segment has begun and not ended. */
+/* The segment has started and not ended. */
 bool experiment_is_open(const struct experiment *e, int64_t segment);
-/* The block of this segment does not count, unless it has ended. Its waiting segments are left
- * out. */
+/* Voids the block of this segment, unless the block has ended. Its waiting segments are skipped. */
 void experiment_void(struct experiment *e, int64_t segment, const char *reason);
 /*
- * Voids the block in training if gpt2d, most likely with the machine, stood still. A timer does
+ * Voids the block in training if gpt2d, and so most likely the machine, was suspended. A timer does
  * this too; call it before a message of the engines can end a segment.
  */
 void experiment_look(struct experiment *e);
 /*
- * The engines were lost: the blocks that have begun and not ended are void. segment: the one that
- * was being trained, -1: none. The caller then reports the ends of the open segments. The same arm
- * twice in a row: the arm has failed.
+ * The engines were lost: blocks that have started and not ended are void. segment: the one in
+ * training, -1: none. The caller then reports the ends of the open segments. If the same arm loses
+ * the engines twice in a row, the arm has failed.
  */
 void experiment_lose(struct experiment *e, int64_t segment, const char *reason);
 /* "arm_failed: NAME: reason" of the segment's arm; NULL: it has not failed. */
@@ -86,8 +85,8 @@ const char *experiment_arm_failed(const struct experiment *e, int64_t segment);
  */
 const char *experiment_fail_arm(struct experiment *e, int64_t segment, const char *reason);
 /*
- * Why the run fails when it is over: "arm_failed: NAME: reason" of the first arm that has failed,
- * or that no block counts. NULL: it does not.
+ * Why the run fails at its end: "arm_failed: NAME: reason" of the first failed arm, or that no
+ * block counts. NULL: it does not fail.
  */
 const char *experiment_failure(struct experiment *e);
 

@@ -99,7 +99,7 @@ static const struct column {
 };
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-/* RFC 4180: quoted where a comma, a quote or the end of a line is in the text. */
+/* RFC 4180: quoted if the text has a comma, a quote or a newline. */
 static void print_text(FILE *out, const char *text)
 {
 	if (strpbrk(text, ",\"\r\n") == NULL) {

@@ -25,9 +25,9 @@ enum generation_state {
 struct generation {
 	struct generation_options o;
 	enum generation_state state;
-	struct reply *reply; /* NULL while running: the client was refused already */
+	struct reply *reply; /* NULL while running: the client already has an error */
 	json_t *params;      /* of generate.start */
-	int64_t number;      /* of the generations so far: its reports carry it */
+	int64_t number;      /* number of generations so far, which the reports contain */
 	int64_t run;
 	int64_t heard_ns; /* running: of the last report */
 	bool cancelled;
@@ -59,7 +59,7 @@ static void end(struct generation *g)
 	g->o.changed(g->o.arg);
 }
 
-/* Refuses and ends it. */
+/* Refuses it and frees it. */
 static void refuse(struct generation *g, int code, const char *message)
 {
 	if (g->reply)
@@ -77,7 +77,7 @@ static void busy_text(int64_t running, char out[160])
 
 /* ---- the request ---- */
 
-/* What is wrong with a parameter; NULL: nothing. */
+/* Why a parameter is invalid; NULL: all are valid. */
 static const char *find_fault(const json_t *params)
 {
 	const json_t *prompt = json_object_get(params, "prompt"), *token;
@@ -106,7 +106,7 @@ static void on_found(void *arg, const struct checkpoints_last *c)
 	struct generation *g = arg;
 
 	if (c == NULL) {
-		g->reply = NULL; /* it has the error */
+		g->reply = NULL; /* it has its error */
 		end(g);
 		return;
 	}
@@ -212,7 +212,7 @@ static void on_failed(struct generation *g, json_t *params)
 	char text[1100];
 
 	snprintf(text, sizeof(text), "run %lld: %s", (long long)g->run,
-		message ? message : "the engine did not say why it failed");
+		message ? message : "the engine gave no reason");
 	text_clean(text);
 	refuse(g, refused ? PROTOCOL_INVALID_PARAMS : PROTOCOL_INTERNAL, text);
 }
@@ -245,7 +245,7 @@ void generation_watch(struct generation *g)
 	const int64_t patience_ns = *g->o.progress_timeout_s * CLOCK_S_NS;
 
 	if (g->state == GENERATION_WAITING && !reply_wanted(g->reply))
-		refuse(g, PROTOCOL_BUSY, "nobody waits for it");
+		refuse(g, PROTOCOL_BUSY, "no client waits for it");
 	if (g->state != GENERATION_RUNNING)
 		return;
 	if (g->reply && !reply_wanted(g->reply))

@@ -1,8 +1,7 @@
 /*
- * generation.h: the request "generate": text that the newest checkpoint of a run continues, by the
- * warm engine of rank 0. One at a time, and only while no run is with the engines: a generation
- * would disturb what a run measures. The scheduler starts it and sends no segment until it has
- * ended.
+ * generation.h: the request "generate": the warm engine of rank 0 continues a text with the newest
+ * checkpoint of a run. One generation at a time, and only while no run is with the engines, because
+ * it would disturb measurements. The scheduler starts it and sends no segment until it has ended.
  *
  *   looking (for the checkpoint) -> waiting (for ready engines) -> running -> the reply
  */
@@ -25,28 +24,28 @@ struct generation_options {
 	struct engine_pool *pool;
 	const struct holds *holds;
 	const int64_t *progress_timeout_s; /* the setting, which may change */
-	void (*changed)(void *arg);        /* it waits for engines now, or has ended */
+	void (*changed)(void *arg);        /* it now waits for engines, or has ended */
 	void *arg;
 };
 
 struct generation *generation_create(const struct generation_options *options);
 void generation_destroy(struct generation *g); /* takes NULL */
 
-/* running: the run that is with the engines, 0: none. */
+/* running: the run with the engines, 0: none. */
 void generation_request(struct generation *g, struct reply *reply, json_t *params, int64_t running);
 
 bool generation_waits(const struct generation *g); /* it needs engines */
-bool generation_runs(const struct generation *g);  /* they are at it */
+bool generation_runs(const struct generation *g);  /* it is with the engines */
 /*
- * Starts what waits when the engines are ready, or refuses it. True: the engines are taken by a
- * generation, or about to be.
+ * If the engines are ready, starts or refuses the waiting generation. True: a generation has the
+ * engines, or will have them.
  */
 bool generation_start(struct generation *g, int64_t running);
 
-/* From the engines: whether the message was about a generation. */
+/* From the engines: whether the message belongs to a generation. */
 bool generation_message(struct generation *g, const char *method, json_t *params);
 void generation_lost(struct generation *g, const char *reason);
-/* Each second: ends one that nobody waits for, and engines that hang in one. */
+/* Each second: ends a generation without a client, and engines that hang in one. */
 void generation_watch(struct generation *g);
 /* gpt2d is stopping. */
 void generation_stop(struct generation *g);

@@ -44,17 +44,17 @@ struct holds {
 	struct event *probe_timer;
 	bool probing;
 	/*
-	 * How much must fit before HOLD_ROOM ends. It doubles each time a run lacks room again, so
-	 * that a disk with little room does not start and stop the same run for ever.
+	 * Bytes that must fit before HOLD_ROOM ends. They double each time a run lacks room again,
+	 * so that a nearly full disk does not start and stop the same run for ever.
 	 */
 	int64_t probe_bytes;
 };
 
-/* A request on its way through the store. */
+/* A request that the store is writing. */
 struct change {
 	struct holds *holds;
 	enum hold hold;
-	struct record_hold record; /* what the hold becomes */
+	struct record_hold record; /* the new state of the hold */
 	bool already;
 	void (*done)(void *arg, int rc, bool already);
 	void *arg;
@@ -199,7 +199,7 @@ void hold_place(struct holds *holds, enum hold hold, uid_t uid, const char *reas
 		snprintf(change.record.reason, sizeof(change.record.reason), "%s",
 			reason ? reason : "");
 		set(holds, hold, &change.record);
-	} else if (h->writes > 0) { /* that write may fail, and this request has its own reply */
+	} else if (h->writes > 0) { /* that write may fail, and this request gets its own reply */
 		change.record = h->record;
 	} else {
 		done(arg, 0, true);

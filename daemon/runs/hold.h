@@ -1,11 +1,11 @@
 /*
- * hold.h: what keeps queued runs from starting.
+ * hold.h: reasons why queued runs do not start.
  *
- * - drained, released: an administrator asked for it. Both are durable and last until somebody
- *   lifts them. A hold applies as soon as it is asked for; nobody acts on it before it is on disk.
+ * - drained, released: requested by a user, durable, and valid until a user lifts them. A hold
+ *   applies at once; gpt2d acts on it when it is on disk.
  * - room: a run could not write its files because the disk is full, read-only or broken. gpt2d
  *   tries to write each second and lifts the hold when that succeeds.
- * - member: this node is a member of several: the leader's queue counts.
+ * - member: this node is a member of several: only the leader's queue counts.
  * - stopping: gpt2d is shutting down.
  */
 #ifndef GPT2D_DAEMON_RUNS_HOLD_H
@@ -42,24 +42,24 @@ bool hold_is_stored(const struct holds *holds, enum hold hold);
 /* null, or {since, uid, reason} */
 json_t *hold_json(const struct holds *holds, enum hold hold);
 /*
- * "code: text": why no run starts, and what ends the hold; NULL when it is not set. Valid until the
+ * "code: text": why no run starts, and what lifts the hold; NULL if it is not set. Valid until the
  * hold changes. HOLDS: of the strongest hold.
  */
 const char *hold_reason(const struct holds *holds, enum hold hold);
 
 /*
- * Set or lift HOLD_DRAINED or HOLD_RELEASED. done is called once, maybe before the function
- * returns: rc 0 when the change is durable, else a negative errno and nothing has changed. already:
- * there was nothing to change.
+ * Set or lift HOLD_DRAINED or HOLD_RELEASED. Calls done once, maybe before it returns: rc 0 when
+ * the change is durable, else a negative errno and nothing has changed. already: there was nothing
+ * to change.
  */
 void hold_place(struct holds *holds, enum hold hold, uid_t uid, const char *reason,
 	void (*done)(void *arg, int rc, bool already), void *arg);
 void hold_lift(struct holds *holds, enum hold hold, void (*done)(void *arg, int rc, bool already),
 	void *arg);
 
-/* Whether reason, "code: text", says that the disk takes no writes. */
+/* Whether reason, "code: text", means that the disk refuses writes. */
 bool hold_is_room_reason(const char *reason);
-/* A run could not write its files, for this reason: sets HOLD_ROOM. */
+/* A run could not write its files for this reason: sets HOLD_ROOM. */
 void hold_place_room(struct holds *holds, const struct run *run, const char *reason);
 
 /* An observer of lifecycle.h, with arg a struct holds. */

@@ -103,7 +103,7 @@ bool lifecycle_stored(const struct run *run)
 	return run->writes == 0;
 }
 
-/* A failed run is a warning, and names the run for readers who see warnings only. */
+/* A failed run is a warning, with the run's name for readers who see only warnings. */
 static void log_state(const struct run *run)
 {
 	const bool failed = run->state == RUN_FAILED;

@@ -1,7 +1,7 @@
 /*
- * lifecycle.h: the only code that changes a run's state. Each change is checked against run.h's
- * table, logged, given to the store and reported to the observers. Followers and observers see an
- * end once it is durable; the run then leaves memory.
+ * lifecycle.h: the only code that changes a run's state. It checks each change against the table of
+ * run.h, logs it, stores it and notifies the observers. Followers and observers see an end once it
+ * is durable; then the run leaves memory.
  */
 #ifndef GPT2D_DAEMON_RUNS_LIFECYCLE_H
 #define GPT2D_DAEMON_RUNS_LIFECYCLE_H
@@ -21,7 +21,7 @@ struct lifecycle_options {
 	struct queue *queue;
 	struct follow *follow;
 	const char *state_dir;
-	int64_t *counts; /* runs by enum run_state, which lifecycle keeps up to date */
+	int64_t *counts; /* number of runs by enum run_state, kept up to date by lifecycle */
 };
 
 struct lifecycle *lifecycle_create(const struct lifecycle_options *options);
@@ -40,12 +40,12 @@ void lifecycle_observe(struct lifecycle *l,
 void lifecycle_begin(struct lifecycle *l, struct run *run);
 
 /*
- * 0, or -EINVAL when the table does not allow it. reason ("code: text") may be NULL. The run is not
+ * 0, or -EINVAL if the table does not allow it. reason ("code: text") may be NULL. The run is not
  * freed before the caller returns to the event loop.
  */
 int lifecycle_move(struct lifecycle *l, struct run *run, enum run_state to, const char *reason);
 
-/* Whether the state of a run that is in memory is durable. */
+/* Whether the state of a run in memory is durable. */
 bool lifecycle_stored(const struct run *run);
 
 #endif

@@ -6,8 +6,8 @@ void pace_begin(struct pace *p, int64_t now_ns)
 }
 
 /*
- * The mean since the segment's first message, because one step may be slow. Until there is one, the
- * mean of the segment before.
+ * The mean since the segment's first message, because a single step may be slow. Before that, the
+ * mean of the previous segment.
  */
 void pace_step(struct pace *p, int64_t segment, int64_t step, double step_ns, int64_t now_ns)
 {

@@ -25,10 +25,10 @@
 #include "proto/state_files.h"
 
 enum {
-	TURN_NAMES = 256, /* removed in one job of the worker, before another job has its turn */
+	TURN_NAMES = 256, /* removed in one job of the worker, before another job gets its turn */
 	PERIOD_S = 60,
 	SOON_S = 1,
-	ENDED_MAX = 32, /* runs that end before retention stops waiting for an idle moment */
+	ENDED_MAX = 32, /* after this many ended runs retention does not wait for idle engines */
 	BATCH_STANDARD = 50,
 	BATCH_MAX = 1000,
 };
@@ -53,17 +53,17 @@ struct batch {
 	bool dry, forget;
 	json_t *selected; /* {runs, next, kept}, of record_prunable */
 	struct item *item;
-	size_t n, at;               /* at: the one that is in the worker's hands */
-	int64_t deletions;          /* still in the store's hands */
+	size_t n, at;               /* at: the one that the worker has */
+	int64_t deletions;          /* still at the store */
 	int64_t ended;              /* of the pruner, when the batch began */
-	char why[RUN_REASON_BYTES]; /* the first run that is stuck */
+	char why[RUN_REASON_BYTES]; /* the first run that cannot be removed */
 };
 
 struct pruner {
 	struct prune_options options;
 	struct event *timer;
-	struct batch *batch;        /* that removes; NULL: none */
-	struct worker_job leftover; /* in the trash since before the start */
+	struct batch *batch;        /* the batch being removed; NULL: none */
+	struct worker_job leftover; /* trash from before the start */
 
 	struct clock_trust clock;
 	bool doubt_logged;
@@ -82,7 +82,7 @@ static void arm(struct pruner *p, int seconds)
 	evtimer_add(p->timer, &t);
 }
 
-/* What is measured is not disturbed, unless the queue never lets the engines rest. */
+/* Measurements are not disturbed, unless the engines are never idle. */
 static bool must_wait(const struct pruner *p)
 {
 	return p->ended < ENDED_MAX && p->options.busy(p->options.arg);
@@ -99,7 +99,7 @@ static void free_batch(struct batch *b)
 	free(b);
 }
 
-/* {id, name, ...} of a run, some of its members. */
+/* Some members of a run, {id, name, ...}. */
 static json_t *part_of(const json_t *row, const char *const *keys)
 {
 	json_t *part = json_object();
@@ -131,7 +131,7 @@ static void reply_batch(struct batch *b)
 	}
 	if (stuck > 0)
 		reply_error(b->reply, PROTOCOL_STORE, NULL,
-			"%s; %lld of the runs that were tried stay, %lld are removed", b->why,
+			"%s; %lld runs could not be removed, %lld are removed", b->why,
 			(long long)stuck, (long long)json_array_size(removed));
 	else
 		reply_result(b->reply,
@@ -182,7 +182,7 @@ static void end_batch(struct batch *b)
 	free_batch(b);
 }
 
-/* ---- its steps ---- */
+/* ---- steps of a removal ---- */
 
 static void keep_stuck(struct item *item, const char *why)
 {
@@ -194,7 +194,10 @@ static void keep_stuck(struct item *item, const char *why)
 		snprintf(b->why, sizeof(b->why), "run %lld: %.990s", (long long)item->run.id, why);
 }
 
-/* Last: the empty folders. They had to stay until the rows were deleted, for the next start. */
+/*
+ * Last: removes the empty folders, which had to stay until the rows were deleted, for the next
+ * start.
+ */
 static int remove_folders(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
@@ -246,7 +249,7 @@ static void delete_rows(struct batch *b)
 		end_batch(b);
 }
 
-/* In the worker: one run, or a part of it. */
+/* In the worker: removes one run, or a part of it. */
 static int remove_files(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
@@ -298,7 +301,7 @@ static void on_files_removed(struct worker_job *job, int rc)
 	}
 }
 
-/* The next run for the worker, or the rows of all. */
+/* Passes the next run to the worker, or all rows to the store. */
 static void advance(struct batch *b)
 {
 	const bool wanted = b->reply ? reply_wanted(b->reply) : !must_wait(b->pruner);
@@ -330,7 +333,7 @@ static void take_items(struct batch *b)
 		snprintf(item->run.name, sizeof(item->run.name), "%s",
 			json_string_value(json_object_get(row, "name")));
 		run_state_parse(json_string_value(json_object_get(row, "state")), &item->run.state);
-		/* one in memory has been queued again, or is not reported as ended yet */
+		/* a run in memory was queued again, or its end is not reported yet */
 		if (queue_find(b->pruner->options.queue, item->run.id) == NULL)
 			b->n++;
 	}
@@ -366,7 +369,7 @@ static void start_batch(struct pruner *p, struct reply *reply, bool dry, bool fo
 	record_prunable(p->options.store, p->options.state_dir, what, on_selected, b);
 }
 
-/* Whether a run is being removed, or may be about to be. */
+/* Whether a run is being removed, or may be soon. */
 static bool is_pruning(const struct pruner *p, int64_t id)
 {
 	const struct batch *b = p->batch;
@@ -388,7 +391,7 @@ static bool in_range(const json_t *params, const char *key, int64_t max)
 	return value >= 0 && value <= max;
 }
 
-/* The runs that params select. False: the request was refused. */
+/* Selects the runs of params. False: the request was refused. */
 static bool take_params(struct reply *reply, const json_t *params, struct record_prunable *what)
 {
 	const struct client_peer *peer = reply_peer(reply);
@@ -417,10 +420,10 @@ static bool take_params(struct reply *reply, const json_t *params, struct record
 			BATCH_MAX);
 	else if (json_object_get(params, "keep") == NULL && state == NULL && older_s < 0)
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"prune: one of keep, older_than_s and state is needed");
+			"prune: expected keep, older_than_s or state");
 	else if (state != NULL && (run_state_parse(state, &parsed) < 0 || !run_state_ended(parsed)))
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"state: \"%.32s\" is no state of a run that has ended (done, failed, "
+			"state: \"%.32s\" is not a final state (done, failed, "
 			"cancelled, interrupted)",
 			state);
 	else {
@@ -440,8 +443,7 @@ void prune_request(struct pruner *p, struct reply *reply, json_t *params)
 	if (!take_params(reply, params, &what))
 		return;
 	if (!dry && p->batch != NULL)
-		reply_error(
-			reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
+		reply_error(reply, PROTOCOL_BUSY, NULL, "gpt2d is removing other runs");
 	else
 		start_batch(p, reply, dry, forget, &what);
 }
@@ -471,7 +473,7 @@ static void on_kept(void *arg, int rc)
 		reply_no_run(k->reply, k->id);
 	else
 		reply_error(k->reply, PROTOCOL_STORE, NULL,
-			"run %lld: nothing is changed, it could not be stored: %s",
+			"run %lld: nothing is changed: gpt2d could not store it: %s",
 			(long long)k->id, why);
 	free(k);
 }
@@ -532,7 +534,7 @@ static bool clock_is_trusted(struct pruner *p)
 	if (p->options.settings->retain_days > 0 && !trusted && !p->doubt_logged)
 		log_leap(p);
 	else if (trusted && p->doubt_logged)
-		log_write(LOG_INFO, "retain_days: the clock is believed again");
+		log_write(LOG_INFO, "retain_days: gpt2d trusts the clock again");
 	p->doubt_logged = !trusted && (p->doubt_logged || p->options.settings->retain_days > 0);
 	return trusted;
 }
@@ -563,7 +565,7 @@ void prune_soon(struct pruner *p)
 
 	p->ended++;
 	if ((s->retain_runs == 0 && s->retain_days == 0) || p->soon)
-		return; /* runs that end more often than that do not put it off */
+		return; /* runs that end more often do not postpone it */
 	p->soon = true;
 	arm(p, SOON_S);
 }

@@ -28,11 +28,12 @@ enum { ENDED_CHECKED = 16 }; /* runs that ended without being done, the newest *
 static void log_marker_kept(const char *dir, int rc)
 {
 	log_write(LOG_ERROR,
-		"%s/" ARTIFACT_COMPLETE ": is not done, but its marker cannot be removed: %s", dir,
-		strerror(-rc));
+		"%s/" ARTIFACT_COMPLETE
+		": not done, but gpt2d cannot remove its completion marker: %s",
+		dir, strerror(-rc));
 }
 
-/* ---- removals that had begun ---- */
+/* ---- unfinished removals ---- */
 
 static int remove_row(int64_t id, void *arg)
 {
@@ -41,12 +42,12 @@ static int remove_row(int64_t id, void *arg)
 	int rc = record_ended_now(o->store, id, &was);
 
 	if (rc == -ENOENT)
-		return 0; /* the row is gone, only files are left */
+		return 0; /* the row is deleted, only files are left */
 	if (rc == 0)
 		rc = trash_move(o->state_dir, &was);
 	if (rc == 0)
 		rc = record_delete_now(o->store, id);
-	/* on a full disk, its files make room for the change of the database */
+	/* on a full disk, removed files free space for the database */
 	if (rc < 0 && trash_empty(o->state_dir, &was, INT64_MAX) == 0)
 		rc = record_delete_now(o->store, id);
 	if (rc == 0)
@@ -56,7 +57,7 @@ static int remove_row(int64_t id, void *arg)
 
 /* ---- ids ---- */
 
-/* ID-NAME; 0 for another name. */
+/* The ID in ID-NAME; 0 for another name. */
 static int64_t id_of(const char *name)
 {
 	char *end;
@@ -71,7 +72,7 @@ static int64_t id_of(const char *name)
 
 /*
  * A database that was restored from an older copy knows fewer runs than there are folders. New runs
- * get ids above those of all folders, so that no run writes into another one's folder.
+ * get IDs above those of all folders, so that no run writes into the folder of another.
  */
 static int reserve_ids(const struct reconcile_options *o)
 {
@@ -98,14 +99,14 @@ static int reserve_ids(const struct reconcile_options *o)
 		return 0;
 	log_write(LOG_WARNING,
 		"%s: %lld folder%s (the last is %s) of runs that " STATE_DATABASE
-		" does not know: left as they are, the next run is %lld",
+		" does not know: gpt2d keeps them, the next run is %lld",
 		path, (long long)n, n == 1 ? "" : "s", name, (long long)last + 1);
 	return record_set_last_id(o->store, last);
 }
 
 /* ---- segments ---- */
 
-/* Where a segment of this attempt is; a single run has no folder but its own. False: none. */
+/* The folder of a segment of this attempt; a single run has only its own folder. False: none. */
 static bool find_segment(const struct run *run, const char *own, const struct record_unreported *u,
 	char dir[PATH_MAX])
 {
@@ -220,7 +221,7 @@ enum { DEATHS_MAX = 3 };
 
 /*
  * Counts the deaths of gpt2d during a run, this one included. A run that makes gpt2d die each time
- * must not keep the queue from going on. An orderly stop has another reason and does not count.
+ * must not block the queue. An orderly stop has another reason and does not count.
  */
 static int count_deaths(const struct reconcile_options *o, const struct run *run, int64_t *n)
 {
@@ -231,7 +232,7 @@ static int count_deaths(const struct reconcile_options *o, const struct run *run
 	return rc;
 }
 
-/* A run that had begun. */
+/* A run that had started. */
 static int settle_open(const struct reconcile_options *o, struct run *run)
 {
 	char reason[128], dir[PATH_MAX];
@@ -241,7 +242,7 @@ static int settle_open(const struct reconcile_options *o, struct run *run)
 
 	if (rc < 0)
 		return rc;
-	snprintf(reason, sizeof(reason), DAEMON_RESTART ": gpt2d went away while the run was %s",
+	snprintf(reason, sizeof(reason), DAEMON_RESTART ": gpt2d ended while the run was %s",
 		run_state_name(run->state));
 	kept = run_files_check_marker(dir, run, true, &complete);
 	if (kept < 0)

@@ -4,7 +4,7 @@
  *
  * - A run whose removal had begun is removed.
  * - An open run whose folder is complete (marker.h) is done.
- * - Any other run that had begun is interrupted, and queued again if its spec says restart: true.
+ * - Any other run that had started is interrupted, and queued again if its spec says restart: true.
  * - Queued runs keep their order.
  * - A segment whose folder is complete is done, and any other segment ends with its run.
  * - The folder of a run or segment that is not done has no completion marker.

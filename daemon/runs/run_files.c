@@ -35,7 +35,7 @@ static DIR *open_dir(int at, const char *name)
 	return stream;
 }
 
-/* The error of opening a folder: -ELOOP for a link in its place, -ENOTDIR for a file. */
+/* The error of opening a folder: -ELOOP if it is a link, -ENOTDIR if it is a file. */
 static int place_error(const char *dir, int rc)
 {
 	struct stat st;
@@ -78,7 +78,7 @@ static int list_entry(struct run_files *f, int at, const char *name, const char 
 		return 0;
 	}
 	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno; /* it went meanwhile */
+		return errno == ENOENT ? 0 : -errno; /* it was removed meanwhile */
 	if (S_ISREG(st.st_mode))
 		return add_file(f, path, st.st_size);
 	if (!S_ISDIR(st.st_mode))
@@ -135,7 +135,7 @@ void run_files_finish(struct run_files *f)
 
 /* ---- open ---- */
 
-/* Opens one name after another, so that no link on the way is followed. */
+/* Opens one name after another, so that no link on the path is followed. */
 static int open_below(int at, const char *path, int flags)
 {
 	char name[NAME_MAX + 1];
@@ -286,7 +286,7 @@ static bool is_temporary(const char *name)
 	return n > 5 && name[0] == '.' && strcmp(name + n - 4, ".tmp") == 0;
 }
 
-/* below: levels of folders to search; an empty one of the lowest level goes too. */
+/* below: levels of folders to search; an empty one of the lowest level is removed too. */
 static void sweep(int at, const char *name, int below)
 {
 	DIR *stream = open_dir(at, name);

@@ -23,7 +23,7 @@ struct run_file {
 struct run_files {
 	struct run_file *file; /* by path */
 	size_t n, size;
-	size_t left_out; /* names that cannot be sent as text, and what lies too deep */
+	size_t left_out; /* names that cannot be sent as text, or that are too many levels deep */
 };
 
 /*
@@ -35,21 +35,21 @@ int run_files_list(const char *dir, const char *skip, struct run_files *out);
 void run_files_finish(struct run_files *f);
 
 /*
- * Open dir/path to read it. 0, -EINVAL (no such path can be), -ENOENT (also for what is no regular
- * file), -ELOOP (dir is a link), or another negative errno.
+ * Open dir/path for reading. 0, -EINVAL (invalid path), -ENOENT (also if not a regular file),
+ * -ELOOP (dir is a link), or another negative errno.
  */
 int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
 
 /*
- * All of dir/path, at most max bytes of it, with a NUL behind; NULL: it cannot be read or is
- * larger. The caller frees it.
+ * All of dir/path, at most max bytes, with a final NUL; NULL: it cannot be read or is larger. The
+ * caller frees it.
  */
 char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
 
 /*
- * Remove what is below dir, links themselves and not what they lead to, at most *budget names;
- * *budget is what is left of it. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is
- * more; another negative errno.
+ * Removes the content of dir, links themselves and not their targets, at most *budget names;
+ * *budget is reduced. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is more;
+ * another negative errno.
  */
 int run_files_remove(const char *dir, int64_t *budget);
 /* The size of the files that run_files_remove would remove; unreadable folders count nothing. */
@@ -58,7 +58,7 @@ int64_t run_files_bytes(const char *dir);
 /*
  * Remove what killed processes left in a run's directory: temporary files (.NAME.tmp of
  * artifact_write) there and in the folders of its segments, and empty folders of segments. No
- * process may be writing there.
+ * process may write there meanwhile.
  */
 void run_files_sweep(const char *dir);
 

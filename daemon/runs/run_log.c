@@ -122,7 +122,7 @@ static void on_lines(void *arg, int rc, json_t *result)
 	free(q);
 }
 
-/* gpt2d's own messages, of which the newest are in memory. */
+/* gpt2d's own messages; the newest are in memory. */
 static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
 {
 	json_t *lines = json_array();
@@ -143,7 +143,7 @@ static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
 		log_recent(n + 1, &line), "open", 1);
 }
 
-/* False: it has been answered. */
+/* False: it has its reply. */
 static bool take_level(struct reply *reply, json_t *params, enum log_level *level)
 {
 	const char *name = json_string_value(json_object_get(params, "level"));
@@ -152,7 +152,7 @@ static bool take_level(struct reply *reply, json_t *params, enum log_level *leve
 	if (name == NULL || strcmp(log_level_name(*level), name) == 0)
 		return true;
 	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-		"level: \"%.32s\" is none (debug, info, warning, error)", name);
+		"level: \"%.32s\": unknown (expected debug, info, warning or error)", name);
 	return false;
 }
 
@@ -175,7 +175,7 @@ void run_log_request(struct run_log *log, struct reply *reply, json_t *params)
 			reply_result(reply, own_lines(after, limit, level));
 		else
 			reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
-				"what gpt2d itself says is for its owner and administrators");
+				"only gpt2d's user and admins may read its own messages");
 		return;
 	}
 	q = memory_zeroed(1, sizeof(*q));

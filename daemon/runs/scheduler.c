@@ -136,7 +136,7 @@ __attribute__((format(printf, 3, 4))) static void stop_task(
 	task_set_stop(t, state, reason);
 	t->replaced = false;
 	if (t->left)
-		return; /* it ends when its directory is inspected */
+		return; /* it ends when its directory is checked */
 	if (s->slot != t) {
 		end_stopped(t);
 		return;
@@ -198,9 +198,9 @@ void scheduler_segment_done(struct task *t, int64_t segment, json_t *summary)
 		scheduler_end_task(t, t->stop_state, t->stop_reason);
 }
 
-/* ---- runs whose engines end before they are done ---- */
+/* ---- runs whose engines end before the run is done ---- */
 
-/* The engines completed all of it, whatever gpt2d wanted to do with the run meanwhile. */
+/* The engines completed the run, even if gpt2d wanted to end it meanwhile. */
 static void move_to_finishing(struct task *t)
 {
 	t->stopping = false;
@@ -228,7 +228,7 @@ static void on_results(void *arg, int rc, const char *hashes)
 	}
 }
 
-/* No block is left to run: the files of the experiment are written, its marker last. */
+/* No block is left to run: writes the files of the experiment, its marker last. */
 static void finish_experiment(struct task *t)
 {
 	const char *failure = experiment_failure(t->experiment);
@@ -256,8 +256,8 @@ static void on_experiment(void *arg)
 }
 
 /*
- * The next engines go on with the next block. What is not written by now will not be: it ends with
- * its block, which is void.
+ * The next engines continue with the next block. Segments that are not written by now end with
+ * their block, which is void.
  */
 static void continue_experiment(struct task *t)
 {
@@ -315,7 +315,7 @@ static void on_inspected(void *arg, int rc, json_t *found)
 	}
 	t->inspected = true;
 	if (t->experiment != NULL && experiment_deciding(t->experiment))
-		return; /* it may be over */
+		return; /* it may have ended */
 	if (t->cut >= 0 && t->reports[t->cut] == ATTEMPT_OPEN)
 		task_record(t, t->cut, "failed", t->cut_reason, NULL);
 	scheduler_end_task(t, t->stop_state, t->stop_reason);
@@ -330,9 +330,9 @@ static void inspect(struct task *t)
 }
 
 /*
- * The engines of a run are ending before it is done. Once no process is left the run ends as its
- * directory says: done when that is complete; else in state, or as an earlier stop wants it. cut is
- * the segment that was being trained and has failed for reason; -1: none.
+ * The engines of a run end before the run is done. Once all processes have ended, the run's
+ * directory decides: the run is done if that is complete; else it ends in state, or as an earlier
+ * stop requires. cut is the segment in training that has failed for reason; -1: none.
  */
 static void leave(struct task *t, enum run_state state, int64_t cut, const char *reason)
 {
@@ -362,21 +362,21 @@ void scheduler_gone(struct scheduler *s)
 }
 
 /*
- * Engines may end just as they are given a segment, through no fault of its run: the next ones get
- * it, once, when nobody had begun it and nothing else of the run is in progress.
+ * Engines may end just when they get a segment, which is not a fault of the run: the next ones get
+ * the segment, once, if the engines had not started it and nothing else of the run is in progress.
  */
 static bool send_again(struct task *t, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 	bool untouched = s->slot == t && !s->slot_begun && t->done == t->trained;
 
-	/* in a block that has begun the engines would not be the same */
+	/* within a started block the engines must stay the same */
 	if (t->experiment && !experiment_at_block(t->experiment, s->slot_segment))
 		return false;
 	if (!untouched || t->stopping || t->sent_again ||
 		strncmp(reason, "engine_lost: ", strlen("engine_lost: ")) != 0)
 		return false;
-	log_write(LOG_WARNING, "run %lld: segment %lld was not begun: the next engines get it",
+	log_write(LOG_WARNING, "run %lld: segment %lld had not started: the next engines train it",
 		(long long)t->run->id, (long long)s->slot_segment + 1);
 	t->sent_again = true;
 	t->sent--;
@@ -442,7 +442,7 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 	}
 }
 
-/* Has the head of the queue prepared. */
+/* Prepares the head of the queue. */
 static void prefetch(struct scheduler *s)
 {
 	const struct attempt_options options = {
@@ -454,13 +454,13 @@ static void prefetch(struct scheduler *s)
 	};
 	struct run *head = queue_head(s->options->queue);
 
-	if (s->next != NULL && attempt_run(s->next) != head) /* one of a higher priority came */
+	if (s->next != NULL && attempt_run(s->next) != head) /* a run with a higher priority came */
 		discard_next(s);
-	/* where the disk takes no writes, this run would fail, and all others after it */
+	/* if the disk refuses writes, this run and all later ones would fail */
 	if (hold_is_set(s->options->holds, HOLD_STOPPING) ||
 		hold_is_set(s->options->holds, HOLD_ROOM) || store_failing(s->options->store))
 		return;
-	/* not while its end, and with it its segments, are being written */
+	/* not while its end and its segments are being written */
 	while (s->next == NULL && (head = queue_head(s->options->queue)) != NULL &&
 		lifecycle_stored(head))
 		if (attempt_create(&options, head, &s->next) < 0)
@@ -521,7 +521,7 @@ static void send_segment(struct scheduler *s, struct task *t)
 	task_report(t, s->slot_segment, "training", NULL);
 }
 
-/* The run that has begun and has, or may have, segments left to send; NULL when none. */
+/* The started run that has, or may have, segments left to send; NULL if none. */
 static struct task *unfinished(const struct scheduler *s)
 {
 	struct task *t;
@@ -535,7 +535,7 @@ static struct task *unfinished(const struct scheduler *s)
 	return t != NULL && t->sent < t->run->segments ? t : NULL;
 }
 
-/* Its next segment can be sent. Those that it leaves out before that are not written. */
+/* Whether its next segment can be sent. Segments that it skips before are not written. */
 static bool find_next(struct task *t)
 {
 	int64_t next = t->sent;
@@ -552,7 +552,7 @@ static bool find_next(struct task *t)
 	return next >= 0;
 }
 
-/* The end of the run before, and all that was written earlier, is durable. */
+/* Whether the end of the previous run, and all earlier writes, are durable. */
 static bool end_stored(const struct scheduler *s)
 {
 	const struct run *run = queue_find(s->options->queue, s->ended);
@@ -583,14 +583,14 @@ static void send_next(struct scheduler *s)
 		t = begin(s);
 		prefetch(s);
 	}
-	/* a run that the next start of gpt2d would find queued is not trained */
+	/* the next start of gpt2d must not find a trained run queued */
 	if (t != NULL && find_next(t) && (t->sent > t->first || lifecycle_stored(t->run)))
 		send_segment(s, t);
 }
 
 /* ---- the engines that are needed ---- */
 
-/* A run that may start is queued, or one is in progress. */
+/* Whether a run that may start is queued, or one is in progress. */
 static bool needs_engines(const struct scheduler *s)
 {
 	return scheduler_busy(s) || generation_waits(s->options->generation) ||
@@ -663,8 +663,10 @@ void scheduler_wake(struct scheduler *s)
 
 /* ---- deadlines ---- */
 
-/* Runs that took longer than their spec allows. One that is trained may finish, and the time in
- * which a start waits for the store does not count. */
+/*
+ * Ends runs that took longer than their spec allows. A trained run may finish, and the time in
+ * which a start waits for the store does not count.
+ */
 static void end_late(struct scheduler *s, int64_t now)
 {
 	struct task *t, *next;
@@ -679,7 +681,7 @@ static void end_late(struct scheduler *s, int64_t now)
 	}
 }
 
-/* Whether the engines have had all the time they get; reason says for what. */
+/* Whether the engines have exceeded a time limit; reason says which. */
 static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_bytes)
 {
 	const struct settings *settings = s->options->settings;
@@ -698,7 +700,7 @@ static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_
 			clock_watch_since(&s->awake, t->written_ns) <= patience_ns)
 			continue;
 		snprintf(reason, reason_bytes,
-			"disk_hung: segment %lld is trained, nothing of it was written for %lld s"
+			"disk_hung: segment %lld is trained, but wrote nothing for %lld s"
 			" below %.250s",
 			(long long)t->done + 1, (long long)settings->progress_timeout_s,
 			attempt_dir(t->attempt));
@@ -726,7 +728,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 		engine_pool_restart(s->options->pool, reason);
 }
 
-/* ---- from outside ---- */
+/* ---- requests ---- */
 
 static void on_peer_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -801,7 +803,7 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 	return 0;
 }
 
-/* Experiments that would continue with the next engines. */
+/* Whether it is an experiment that would continue with the next engines. */
 static void stop_replaced(struct scheduler *s, const char *reason)
 {
 	struct task *t;

@@ -1,9 +1,9 @@
 /*
  * scheduler.h: gives the segments of the run at the head of the queue to the engines, one after
- * another, and derives the run's states from what the engines report. The scheduler sends the next
+ * another, and derives the run's states from the engines' reports. The scheduler sends the next
  * segment, also of the next run, as soon as one is trained, while its artifacts are still being
- * written. It prepares the next run before that run is needed, takes and releases the engines as
- * holds and queue require, and ends runs that are too slow.
+ * written. It prepares the next run in advance, takes and releases the engines as holds and queue
+ * require, and ends runs that are too slow.
  */
 #ifndef GPT2D_DAEMON_RUNS_SCHEDULER_H
 #define GPT2D_DAEMON_RUNS_SCHEDULER_H
@@ -48,42 +48,42 @@ struct scheduler *scheduler_create(const struct scheduler_options *options);
 void scheduler_destroy(struct scheduler *s); /* takes NULL */
 
 /*
- * The queue, a hold, the store or the engines changed: soon, but never before the caller returns to
- * the event loop, checks whether a segment can be sent and which engines are needed.
+ * The queue, a hold, the store or the engines changed: checks soon, but never before the caller
+ * returns to the event loop, whether a segment can be sent and which engines are needed.
  */
 void scheduler_wake(struct scheduler *s);
 
 /* From the engines. */
 void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params);
 void scheduler_lost(struct scheduler *s, const char *reason);
-void scheduler_gone(struct scheduler *s); /* no engine process is left */
+void scheduler_gone(struct scheduler *s); /* all engine processes have ended */
 
-/* 0; -EALREADY when the run is ending or nearly done: nothing is changed. */
+/* 0; -EALREADY if the run is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
 
 /*
- * The engines are about to be stopped: interrupts what is in progress once they are gone, and
- * queues it again with restart, unless the engines have completed it. Runs that are trained may
- * finish writing, unless all. reason: "code: text".
+ * The engines will be stopped: interrupts the run in progress once they have ended, and queues it
+ * again with restart, unless the engines have completed it. Trained runs may finish writing, unless
+ * all. reason: "code: text".
  */
 void scheduler_interrupt(struct scheduler *s, bool all, const char *reason);
 /*
- * Interrupts what is in progress and not yet trained. The engines stay, and let go of the segment
+ * Interrupts the run in progress unless it is trained. The engines stay, and stop the segment
  * first. A run with restart is queued again.
  */
 void scheduler_yield(struct scheduler *s, const char *reason);
 
-bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
+bool scheduler_busy(const struct scheduler *s); /* a run has started and not ended */
 /* The same, and its engines are not ending. */
 bool scheduler_in_hand(const struct scheduler *s);
-/* The run that is with the engines, NULL when none. */
+/* The run with the engines, NULL if none. */
 struct run *scheduler_running(const struct scheduler *s);
 /* Why that run is being cancelled or interrupted, "code: text"; NULL: it is not. */
 const char *scheduler_stop_reason(const struct scheduler *s);
 
 /*
- * null, or {since, after_s}: the engines have ended because they were idle for so long, and nothing
- * has started them since.
+ * null, or {since, after_s}: the engines ended because they were idle for after_s, and have not
+ * started since.
  */
 json_t *scheduler_idle_json(const struct scheduler *s);
 

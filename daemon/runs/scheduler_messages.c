@@ -1,4 +1,4 @@
-/* What the scheduler does with a message of the engines. */
+/* Handles the messages of the engines for the scheduler. */
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 #include "proto/protocol.h"
 #include "proto/text.h"
 
-enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the news of the other */
+enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the report of the other */
 
 #define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
 
-/* What a message is about. */
+/* The task and segment of a message. */
 struct about {
 	struct task *t; /* NULL: not in progress any more, or only its results are written */
 	int64_t run, segment;
@@ -49,7 +49,7 @@ static void on_started(struct scheduler *s, const struct about *w, json_t *param
 	task_remember_data(w->t, json_object_get(params, "data"));
 	if (w->t->run->state != RUN_STARTING)
 		return;
-	/* engines that work restart without delay, whatever this run does to them */
+	/* engines that work restart without delay, even if this run ends them */
 	engine_pool_worked(s->options->pool);
 	lifecycle_move(s->options->lifecycle, w->t->run, RUN_RUNNING, NULL);
 }
@@ -194,7 +194,7 @@ static void on_failed(struct scheduler *s, const struct about *w, json_t *params
 		segment_failed(s, w, reason, poisoned);
 		return;
 	}
-	/* the peer's own failure is about to be known, and explains more */
+	/* the peer's own failure will be known soon, and explains more */
 	if (s->peer_lost[0] != '\0')
 		return;
 	snprintf(s->peer_lost, sizeof(s->peer_lost), "%s", reason);

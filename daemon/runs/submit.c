@@ -27,7 +27,7 @@
 
 struct submitter {
 	struct submit_options options;
-	struct checker *checker; /* NULL: none is asked any more */
+	struct checker *checker; /* NULL: refuses all checks */
 	bool stopping;
 };
 
@@ -69,7 +69,7 @@ static void refuse(struct submission *s, int code, json_t *data, const char *mes
 {
 	struct reply *reply = s->reply;
 
-	/* nothing was given to the store yet */
+	/* nothing was passed to the store yet */
 	if ((code == PROTOCOL_INTERNAL || code == PROTOCOL_BUSY) && data == NULL)
 		data = json_pack("{sb}", "queued", false);
 	submission_free(s);
@@ -101,7 +101,7 @@ static void add_error(
 			"message", message));
 }
 
-/* Of the arm that is being checked. */
+/* About the arm that is being checked. */
 static void add_arm_error(struct submission *s, const char *key, const char *message)
 {
 	char of_arm[400];
@@ -114,7 +114,7 @@ static void add_arm_error(struct submission *s, const char *key, const char *mes
 
 /* ---- data roots ---- */
 
-/* Only a path below the data roots is allowed, where some are set. */
+/* If data roots are set, only a path below them is allowed. */
 static void check_path(struct submission *s, const char *key, const char *path)
 {
 	struct data_roots roots = settings_data_roots(s->submitter->options.settings);
@@ -161,7 +161,7 @@ static void check_checkpoint_dir(struct submission *s, const char *path)
 	add_error(s, (struct spec_place){0}, "checkpoint.dir", message);
 }
 
-/* Whether files of others would be read for this user; then that is an error. */
+/* Whether this user's runs would need to read files but may not; then adds an error. */
 static bool is_barred(struct submission *s)
 {
 	const char *key, *path;
@@ -180,7 +180,7 @@ static bool is_barred(struct submission *s)
 	return false;
 }
 
-/* In the store's thread: a file system may be slow. */
+/* In the store's thread, because a file system may be slow. */
 static int check_paths(void *arg)
 {
 	struct submission *s = arg;
@@ -216,7 +216,7 @@ static void on_paths(void *arg, int rc)
 		check_next(s);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static json_t *order_json(const struct spec *spec)
 {
@@ -253,8 +253,8 @@ static void refuse_unstored(struct submission *s, int rc)
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
 
 	store_failure_text(s->submitter->options.store, rc, why);
-	snprintf(
-		message, sizeof(message), "the run is not queued; it could not be stored: %s", why);
+	snprintf(message, sizeof(message), "the run is not queued: gpt2d could not store it: %s",
+		why);
 	refuse(s, PROTOCOL_STORE, json_pack("{sb}", "queued", 0), message);
 }
 
@@ -418,13 +418,13 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	const char *key, *message;
 	size_t i;
 
-	if (!reply_wanted(s->reply)) { /* nobody waits for it: nothing is queued */
+	if (!reply_wanted(s->reply)) { /* no client waits: nothing is queued */
 		reply_drop(s->reply);
 		submission_free(s);
 		return;
 	}
 	if (failure != NULL && has_errors(s)) {
-		refuse_spec(s); /* what is known is enough */
+		refuse_spec(s); /* the known errors are enough */
 		return;
 	}
 	if (failure != NULL && s->submitter->stopping) { /* the checker ends with gpt2d */
@@ -579,7 +579,7 @@ static void begin_with_text(struct submission *s, const char *text)
 	}
 }
 
-/* Whether the client may ask for this. If not, it has its error. */
+/* Whether the client may request this. If not, it has its error. */
 static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 {
 	char why[256];
@@ -592,7 +592,7 @@ static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 	}
 	if (rerun_of < 0) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"rerun_of: %lld, a run's id is expected", (long long)rerun_of);
+			"rerun_of: %lld, a run's ID is expected", (long long)rerun_of);
 		return false;
 	}
 	if (!role_may_rank(reply_peer(reply), priority, 0)) {

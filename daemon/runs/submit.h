@@ -36,9 +36,9 @@ void submit_destroy(struct submitter *submitter); /* takes NULL */
 /* Replies now or later. params has a member "spec", and may have "priority" and "rerun_of". */
 void submit_request(struct submitter *submitter, struct reply *reply, json_t *params, bool dry_run);
 
-/* gpt2d is stopping: runs are refused; dry runs go on. */
+/* gpt2d is stopping: refuses runs, but not dry runs. */
 void submit_stop(struct submitter *submitter);
-/* The checker is about to be destroyed: everything is refused. */
+/* The checker will be destroyed: refuses everything. */
 void submit_stop_checks(struct submitter *submitter);
 
 #endif

@@ -12,8 +12,8 @@
 #include "proto/rpc.h"
 
 enum {
-	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
-	SEGMENT_FILES = 2,    /* to train on and to validate with */
+	ARTIFACTS_MAX = 1000, /* maximum of remembered artifacts of a segment */
+	SEGMENT_FILES = 2,    /* for training and for validation */
 	BRIEF_MAX = 16,       /* elements of an array in an event */
 };
 
@@ -95,7 +95,7 @@ void task_record(
 
 struct segment_end {
 	struct follow *follow;
-	struct run *run; /* its own end is written after that of its segments, so it is there */
+	struct run *run; /* valid: its own end is written after that of its segments */
 	int64_t attempt;
 	bool done;
 	json_t *params;
@@ -114,7 +114,10 @@ static void on_recorded(void *arg, int rc)
 	free(e);
 }
 
-/* Forgets the remembered artifacts of a segment. Their JSON, which the caller frees, or NULL. */
+/*
+ * Removes the remembered artifacts of a segment. Returns their JSON, which the caller frees, or
+ * NULL.
+ */
 static char *take_artifacts(struct task *t, int64_t segment)
 {
 	char key[24], *text = NULL;

@@ -1,7 +1,7 @@
 /*
- * task.h: a run in progress: its attempt, and what the engines have reported of its segments. The
- * scheduler decides what happens to a task. These functions keep the books: they write segments to
- * the store and send them to the followers.
+ * task.h: a run in progress: its attempt, and the engines' reports of its segments. The scheduler
+ * decides what happens to a task. These functions store its segments and send them to the
+ * followers.
  */
 #ifndef GPT2D_DAEMON_RUNS_TASK_H
 #define GPT2D_DAEMON_RUNS_TASK_H
@@ -16,7 +16,7 @@ struct follow;
 struct scheduler;
 struct store;
 
-/* A run that has begun and not ended. */
+/* A run that has started and not ended. */
 struct task {
 	TAILQ_ENTRY(task) link;
 	struct scheduler *scheduler;
@@ -25,26 +25,27 @@ struct task {
 	struct run *run;
 	struct attempt *attempt;
 	struct experiment *experiment; /* the attempt's; NULL: the run has one segment */
-	/* Segments: given to the engines, trained, durable. Those that were left out count. */
+	/* Number of segments that were sent, trained, durable; skipped segments count. */
 	int64_t sent, trained, done;
 	int64_t first;          /* the first one that this start of gpt2d trains */
 	unsigned char *reports; /* of each segment, enum attempt_report */
 	struct pace pace;
 	int64_t started_ns; /* monotonic, of the first segment */
-	int64_t written_ns; /* the last news of artifacts, or the start of the wait for them */
+	int64_t written_ns; /* last report of artifacts, or start of the wait for them */
 	double tokens;      /* of the segments that are durable */
 	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
 	json_t *data;       /* files that its segments have opened, as first reported */
-	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
-	bool failed;        /* a segment has failed: the run cannot become done */
+	/* a segment went to the next engines, because the earlier ones had not started it */
+	bool sent_again;
+	bool failed; /* a segment has failed: the run cannot become done */
 
-	/* asked to stop: the state and reason the run ends with once the engines have let go */
+	/* the state and reason with which the run ends once the engines have stopped it */
 	bool stopping;
 	enum run_state stop_state;
 	char stop_reason[RUN_REASON_BYTES];
-	bool requeue; /* interrupted for want of room: queued again whatever its spec says */
+	bool requeue; /* interrupted because the disk is full: queued again, also without restart */
 
-	/* the engines are ending: the run ends as its directory says */
+	/* the engines are ending: the run's directory decides how it ends */
 	bool left, inspecting, inspected;
 	bool replaced;  /* an experiment: it continues with the next engines */
 	bool finishing; /* an experiment: its files are written, no block is run any more */
@@ -56,17 +57,17 @@ struct task *task_create(
 	struct scheduler *scheduler, struct store *store, struct follow *follow, struct attempt *a);
 /* Does not end the attempt. */
 void task_free(struct task *t);
-/* How the run ends once the engines have let go of it. */
+/* How the run ends once the engines have stopped it. */
 void task_set_stop(struct task *t, enum run_state state, const char *reason);
 
 /* A segment's state to the store; reason and dir may be NULL. */
 void task_record(
 	struct task *t, int64_t segment, const char *state, const char *reason, const char *dir);
-/* The same to the followers, at once: no end. reason may be NULL. */
+/* The same to the followers, at once; not for an end. reason may be NULL. */
 void task_report(const struct task *t, int64_t segment, const char *state, const char *reason);
 /*
  * A segment has ended: to the store and, once that is durable, to the followers. reason and summary
- * may be NULL. artifacts: JSON text; NULL: those that are remembered.
+ * may be NULL. artifacts: JSON text; NULL: the remembered ones.
  */
 void task_record_end(struct task *t, int64_t segment, const char *state, const char *reason,
 	json_t *summary, const char *artifacts);
@@ -74,9 +75,11 @@ void task_record_end(struct task *t, int64_t segment, const char *state, const c
 void task_report_step(struct task *t, int64_t segment, int64_t step, int64_t steps, double step_ns,
 	json_t *params);
 
-/* The first segment that opens a file determines its identity; later ones are sent that. */
+/* The first segment that opens a file determines its identity, which is sent to later segments. */
 void task_remember_data(struct task *t, json_t *data);
-/* What the engine wrote, until the segment's end is stored with it. Also to the followers. */
+/*
+ * Remembers an artifact until the segment's end is stored with it, and sends it to the followers.
+ */
 void task_remember_artifact(struct task *t, int64_t segment, json_t *path, json_t *bytes);
 
 #endif

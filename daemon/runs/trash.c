@@ -15,7 +15,7 @@
 
 enum { TRASH_MODE = 0700 };
 
-/* Where an attempt of the run is, and where in the trash. */
+/* The folder of an attempt of the run, and its place in the trash. */
 static int find_places(const char *state_dir, const struct run *run, int64_t attempt,
 	char from[PATH_MAX], char to[PATH_MAX])
 {
@@ -58,7 +58,7 @@ int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
 
 	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
 		rc = find_places(state_dir, run, i, from, to);
-		/* a link in the place of the folder goes, and not the folder that it leads to */
+		/* moves a link in place of the folder, but not its target */
 		if (rc == 0 && unlink(to) < 0)
 			rc = run_files_remove(to, &budget);
 	}

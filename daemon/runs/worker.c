@@ -19,7 +19,7 @@ struct jobs {
 struct worker {
 	pthread_t thread;
 	bool started, stopped;
-	int fd; /* eventfd: something is complete */
+	int fd; /* eventfd: a job is complete */
 	struct event *event;
 
 	pthread_mutex_t lock; /* of all below */
@@ -63,7 +63,7 @@ static void *run_thread(void *arg)
 		append(&w->complete, job);
 		pthread_mutex_unlock(&w->lock);
 		if (write(w->fd, &one, sizeof(one)) < 0)
-			continue; /* the counter is full: it is readable already */
+			continue; /* the counter is full: it is already readable */
 	}
 }
 
@@ -71,7 +71,7 @@ static void deliver(struct worker *w)
 {
 	struct worker_job *job, *next;
 
-	/* what a done() adds is left for the next turn */
+	/* jobs that a done() adds wait for the next turn */
 	pthread_mutex_lock(&w->lock);
 	job = w->complete.first;
 	w->complete = (struct jobs){NULL, &w->complete.first};

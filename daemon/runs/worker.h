@@ -1,8 +1,7 @@
 /*
  * worker.h: one thread for slow work on files of runs: reading, hashing, removing. The store's
- * thread does not wait for it. Jobs run one after another in the order in which they were added. A
- * long job does a piece of its work, and its done() adds it again, so that other jobs have their
- * turn.
+ * thread does not wait for it. Jobs run in the order in which they were added. A long job does one
+ * piece of its work, and its done() adds it again, so that other jobs get their turn.
  */
 #ifndef GPT2D_DAEMON_RUNS_WORKER_H
 #define GPT2D_DAEMON_RUNS_WORKER_H
@@ -14,18 +13,18 @@ struct worker;
 
 /* The head of a caller's own structure. */
 struct worker_job {
-	int (*work)(struct worker_job *job);          /* in the thread: 0 or a negative errno */
-	void (*done)(struct worker_job *job, int rc); /* in the loop; owns job; rc: of work, or
-						       * -ECANCELED: it was not begun */
-	int rc;                                       /* private */
-	struct worker_job *next;                      /* private */
+	int (*work)(struct worker_job *job); /* in the thread: 0 or a negative errno */
+	/* in the loop; owns job; rc: of work, or -ECANCELED: it did not start */
+	void (*done)(struct worker_job *job, int rc);
+	int rc;                  /* private */
+	struct worker_job *next; /* private */
 };
 
 /* 0 or a negative errno: no thread, no descriptor. */
 int worker_create(struct event_base *base, struct worker **out);
 /* After worker_stop: done() is called at once with -ECANCELED. */
 void worker_add(struct worker *w, struct worker_job *job);
-/* Ends the thread after the job it is at; calls done() of all. Takes NULL. */
+/* Ends the thread after the current job; calls done() of all. Takes NULL. */
 void worker_stop(struct worker *w);
 void worker_destroy(struct worker *w); /* after worker_stop; takes NULL */
 

@@ -15,10 +15,10 @@
 #include "proto/host/memory.h"
 
 enum {
-	LOG_PAGES = 4096, /* 16 MiB: a checkpoint delays one of some 400 submissions */
+	LOG_PAGES = 4096, /* 16 MiB: a checkpoint delays one of about 400 submissions */
 	FOUND_BYTES = 256,
 	MODE_BYTES = 16,
-	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
+	STEPS_BETWEEN = 10000, /* instructions of SQLite's machine between looks at the clock */
 };
 
 static const char *const file_suffixes[DATABASE_FILES] = {"", "-wal"};
@@ -45,7 +45,7 @@ static const char schema_1[] =
 	" state text not null, reason text not null);"
 	"create index transitions_run on transitions(run);";
 
-/* What engines and gpt2d (rank null) said of a run, n growing. */
+/* Messages of engines and gpt2d (rank null) about a run, n growing. */
 static const char schema_2[] =
 	"alter table runs add column kept integer not null default 0;"
 	"alter table runs add column log_dropped integer not null default 0;"
@@ -56,7 +56,7 @@ static const char schema_2[] =
 	"create index log_run on log(run, n);"
 	"update schema set version = 2;";
 
-/* holds: what keeps queued runs from starting, named as in hold.h. */
+/* holds: reasons why queued runs do not start, named as in hold.h. */
 static const char schema_3[] =
 	"alter table runs add column priority integer not null default 0;"
 	"alter table runs add column rerun_of integer not null default 0;"
@@ -69,7 +69,7 @@ static const char schema_3[] =
 static const char schema_4[] = "alter table segments add column void text not null default '';"
 			       "update schema set version = 4;";
 
-/* What the last of these leaves, in queries that read nothing. */
+/* The tables after the last of these, as queries that read nothing. */
 static const char runs_query[] =
 	"select id, name, uid, state, reason, spec, spec_sha256, checks, gpus, segments,"
 	" segments_done, attempt, restart, timeout_s, submitted_ns, started_ns, ended_ns, kept,"
@@ -85,7 +85,7 @@ static const char *const table_queries[] = {
 	"select what, since_ns, uid, reason from holds limit 0",
 };
 
-/* Step i brings schema i to i + 1. */
+/* Step i converts schema i to i + 1. */
 static const char *const steps[DATABASE_SCHEMA] = {schema_1, schema_2, schema_3, schema_4};
 
 bool database_gone(struct database *d)
@@ -129,11 +129,11 @@ static int read_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 	if (rc < 0)
 		return rc;
 	if (others > 0) {
-		snprintf(error, error_bytes, "a database of another program, with no table schema");
+		snprintf(error, error_bytes, "a database of another program: no table schema");
 		return -EPROTO;
 	}
 	if (version > DATABASE_SCHEMA || version < 0) {
-		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
+		snprintf(error, error_bytes, "schema %lld, this gpt2d supports up to %d",
 			(long long)version, DATABASE_SCHEMA);
 		return -EPROTO;
 	}
@@ -179,7 +179,7 @@ static int read_mode(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-/* SQLite falls back to another journal without an error where it cannot have this one. */
+/* If SQLite cannot use this journal, it uses another one without an error. */
 static int use_wal(struct database *d, char *error, size_t error_bytes)
 {
 	char mode[MODE_BYTES] = "", where[PATH_MAX + 64];
@@ -315,7 +315,10 @@ static int look(struct database *d, char *error, size_t error_bytes)
 	if (rc == -EBADMSG)
 		snprintf(found, sizeof(found), "%s", sqlite3_errmsg(d->handle));
 	else if (rc < 0 || strcmp(found, "ok") == 0)
-		return 0; /* late, or what will be told by whoever needs it */
+		/*
+		 * stopped by the time limit, or an error that the next user of the database reports
+		 */
+		return 0;
 	snprintf(error, error_bytes,
 		"%s; if it was put back from a backup, BACKUP AND RESTORE in gpt2d(8) says what to"
 		" do, else " STORE_DAMAGED_SECTION,
@@ -352,7 +355,7 @@ void database_close(struct database *d)
 
 enum { URI_BYTES = 3 * PATH_MAX + 64 };
 
-/* SQLite's URI of a path: what means something in a URI is %XX. */
+/* SQLite's URI of a path: special characters are %XX. */
 static void write_uri(const char *path, const char *options, char *out)
 {
 	size_t used = (size_t)sprintf(out, "file:");
@@ -363,9 +366,9 @@ static void write_uri(const char *path, const char *options, char *out)
 }
 
 /*
- * With a write-ahead log that is not empty the newest pages are there: it is read by the only
- * module of SQLite that makes no file for that, which then takes no locks. Without, what is in the
- * database is all there is. Where it is in use its files are all there.
+ * If the write-ahead log is not empty, it has the newest pages. Only one of SQLite's file systems
+ * (VFS) reads it without creating a file, and this one takes no locks. Otherwise the database has
+ * all pages. If a gpt2d has it open, all files exist.
  */
 static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
 {

@@ -11,7 +11,7 @@
 
 #define ENDED "state in ('done', 'failed', 'cancelled', 'interrupted')"
 
-/* The head of each job here whose caller waits for 0 or an error. */
+/* The common head of jobs whose caller waits for 0 or an error. */
 struct write {
 	struct store_job job;
 	void (*done)(void *arg, int rc);
@@ -83,7 +83,7 @@ static int found(struct sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-/* The segments that the first n of an order need and that are not there. */
+/* Inserts the segments of the first n of an order that do not exist. */
 static int add_segments(struct sqlite3 *db, int64_t run, const struct design_segment *order,
 	char (*arms)[SPEC_NAME_MAX + 1], int64_t n)
 {
@@ -181,7 +181,7 @@ struct transition_job {
 	void *arg;
 };
 
-/* The attempt that is stored, to see that a run has been queued again. */
+/* The stored attempt, to detect that a run has been queued again. */
 static int stored_attempt(struct sqlite3_stmt *stmt, void *arg)
 {
 	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
@@ -189,8 +189,8 @@ static int stored_attempt(struct sqlite3_stmt *stmt, void *arg)
 }
 
 /*
- * An experiment that is interrupted continues with its next block: the one in which something has
- * begun and not all is done does not count.
+ * An interrupted experiment continues with its next block: a block that has started and is not done
+ * does not count.
  */
 static int void_open_block(struct sqlite3 *db, const struct run *r)
 {
@@ -244,7 +244,7 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 		rc = void_open_block(db, r);
 	if (rc == 0 && r->state == RUN_QUEUED && run_continues(r))
 		rc = wait_again(db, r);
-	/* its marker says so, also where gpt2d went away before it was told */
+	/* its marker proves it, also if gpt2d ended before the engine's report */
 	if (rc == 0 && r->state == RUN_DONE)
 		rc = store_sql(db, NULL, NULL,
 			"update segments set state = 'done', ended_ns = ?"
@@ -528,7 +528,7 @@ static int count_dropped(struct sqlite3 *db, int64_t run, int64_t n)
 		"update runs set log_dropped = log_dropped + ? where id = ?", "ii", n, run);
 }
 
-/* Deletes the oldest lines above RECORD_LOG_LINES. */
+/* Deletes the oldest lines beyond RECORD_LOG_LINES. */
 static int trim(struct sqlite3 *db, int64_t run)
 {
 	int rc = store_sql(db, NULL, NULL,

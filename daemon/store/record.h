@@ -20,24 +20,24 @@
 /* ---- writes ---- */
 
 /*
- * A new run, its segments and its first transition. run's id is filled in before done comes;
- * canonical and checks (JSON text) are copied, segments are laid out from spec. done's rc is
- * -ENOENT when rerun_of names no run.
+ * A new run, its segments and its first transition. Sets run's id before it calls done; canonical
+ * and checks (JSON text) are copied, segments are laid out from spec. done's rc is -ENOENT if
+ * rerun_of names no run.
  */
 void record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg);
 
 /*
- * run as it is now, after run_transition: its row, a row in transitions, and its segments that will
- * not be trained any more (or, queued again, will be). Retried until it is durable: then done is
- * called with the state that was written; run must live until then.
+ * The run after run_transition: its row, a row in transitions, and its segments that will be
+ * skipped (or, if queued again, will be trained). Retried until it is durable: then done is called
+ * with the state that was written; run must live until then.
  */
 void record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
 
 /*
  * state: "training", "trained", "done", "failed", "cancelled", "skipped". dir (training), summary
- * (done) and artifacts (JSON: [{path, bytes}], what the engine wrote) may be NULL.
+ * (done) and artifacts (JSON: [{path, bytes}] from the engine) may be NULL.
  */
 struct record_segment {
 	int64_t run, segment;
@@ -48,8 +48,8 @@ void record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg);
 
 /*
- * The run has so many segments now: rows are added in order, or those that wait beyond are deleted.
- * Retried until it is durable.
+ * Sets the number of segments: adds rows in order, or deletes waiting rows beyond it. Retried until
+ * it is durable.
  */
 void record_resize(struct store *s, int64_t run, const struct spec *spec,
 	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
@@ -80,7 +80,7 @@ struct record_log_line {
 void record_log_add(struct store *s, const struct record_log_line *line,
 	void (*done)(void *arg, int rc), void *arg);
 
-/* What keeps queued runs from starting (hold.h): since when, who wanted it and why. */
+/* A hold that keeps queued runs from starting (hold.h): since when, by which user and why. */
 struct record_hold {
 	const char *what; /* lives as long as the program */
 	int64_t since_ns; /* UTC; 0: not held */
@@ -94,7 +94,7 @@ void record_hold_set(struct store *s, const struct record_hold *hold,
 void record_files(
 	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
 
-/* ---- questions; the callback owns result ---- */
+/* ---- queries; the callback owns result ---- */
 
 /* The canonical spec of a run (NULL when rc is not 0; valid during the call). */
 void record_spec(struct store *s, int64_t id,
@@ -109,7 +109,7 @@ void record_segments(struct store *s, const char *state_dir, int64_t id,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 struct record_list {
-	int64_t after; /* ids above it, or below it when newest; 0: from the end */
+	int64_t after; /* IDs above it, or below it if newest; 0: from the end */
 	int64_t limit;
 	bool newest; /* highest ids first */
 	int state;   /* enum run_state, or -1: all */
@@ -127,9 +127,9 @@ struct record_prunable {
 	bool count_kept;         /* count the other matching runs, which stay */
 };
 /*
- * {runs: [run, with begun: whether it had a folder], next, kept: {marked, newest}}: ended, not kept
- * by their owner, and matching; and of the ids of this page, after them for the last page, how many
- * match but stay: marked by their owner, or among the keep newest.
+ * {runs: [run, with begun: whether it had a folder], next, kept: {marked, newest}}: runs that
+ * ended, are not protected and match. kept has the number of matching runs that stay, protected or
+ * among the keep newest, with IDs of this page, or for the last page all others.
  */
 void record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
@@ -152,9 +152,9 @@ int record_counts(struct store *s, int64_t counts[RUN_STATES]); /* runs by state
 /* The last id given to a run (0: none yet); and continue above another. */
 int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
-/* When a run last changed before before_ns, by the newest changes; 0: not known. */
+/* When a run last changed before before_ns, from the newest changes; 0: not known. */
 int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out);
-/* Fills hold, whose what says which; not held when there is no row. */
+/* Fills hold, whose what is set; not held if there is no row. */
 int record_hold_read(struct store *s, struct record_hold *hold);
 /* id, name and attempt of a run that has ended; -ENOENT: none. */
 int record_ended_now(struct store *s, int64_t id, struct run *was);
@@ -167,22 +167,24 @@ int record_count_transitions(
 /* A segment whose end no engine has reported. */
 struct record_unreported {
 	int64_t segment;
-	char dir[SPEC_PATH_MAX]; /* "": as stored it has not begun */
+	char dir[SPEC_PATH_MAX]; /* "": in the store it has not started */
 	char arm[SPEC_NAME_MAX + 1];
 };
 /*
- * The first such segment of a run above after; unbegun: also segments that, as stored, have not
- * begun. 0 with *out; -ENOENT: none.
+ * The first such segment of a run above after; unbegun: also segments that have not started in the
+ * store. 0 with *out; -ENOENT: none.
  */
 int record_unreported(
 	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out);
-/* It has begun, in dir. */
+/* It has started, in dir. */
 int record_begun(struct store *s, int64_t run, int64_t segment, const char *dir);
-/* It is done, in dir: what its segment.done would have reported. summary and artifacts, as in
- * struct record_segment, may be NULL. */
+/*
+ * It is done, in dir, with the content of its missing segment.done. summary and artifacts, as in
+ * struct record_segment, may be NULL.
+ */
 int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts);
-/* All that are left end with the run, in its state and for its reason. */
+/* All other open segments end with the run, in its state and for its reason. */
 int record_end_unreported(struct store *s, const struct run *run);
 
 #endif

@@ -13,8 +13,10 @@
 #include "proto/text.h"
 
 enum {
-	PAGE_BYTES = 1 << 20, /* a page of runs or segments ends here, and others have their turn */
-	RUN_BYTES = 400,      /* what one takes at least; a page of the standard limit is whole */
+	/* a page of runs or segments ends here, so that others get their turn */
+	PAGE_BYTES = 1 << 20,
+	/* lower bound of a row's size; a page of the standard limit is complete */
+	RUN_BYTES = 400,
 };
 
 /* ---- rows of runs ---- */
@@ -218,7 +220,7 @@ void record_list(struct store *s, const char *state_dir, const struct record_lis
 	store_add(s, &q->job);
 }
 
-/* ---- runs that may go ---- */
+/* ---- runs that may be removed ---- */
 
 #define ENDED_STATES "state in ('done', 'failed', 'cancelled', 'interrupted')"
 #define ENDED        " " ENDED_STATES " and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
@@ -231,7 +233,7 @@ void record_list(struct store *s, const char *state_dir, const struct record_lis
 #define LAST_PRUNABLE                                                                              \
 	"(select id from runs where" PRUNABLE " order by id desc limit 1 offset max(?5, 0))"
 
-/* As take_run; and whether it ever had a folder. */
+/* As take_run, and whether it had a folder. */
 static int take_prunable(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
@@ -254,7 +256,7 @@ static int take_kept(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-/* Between the ids of a page, or after them where it is the last one. */
+/* Counts between the IDs of a page, or after them for the last page. */
 static int count_kept(struct query_job *q, struct sqlite3 *db, const char *state, bool more)
 {
 	const struct record_prunable *p = &q->prunable;
@@ -367,7 +369,7 @@ static int take_transition(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-/* A fresh array under key of the result, to be filled. */
+/* A new array under key of the result, to be filled. */
 static void begin_rows(struct query_job *q, const char *key)
 {
 	q->rows = json_array();

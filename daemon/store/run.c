@@ -132,7 +132,7 @@ int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out
 	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
 }
 
-/* The reason that clients see; NULL: none. */
+/* The reason for clients; NULL: none. */
 static const char *reported_reason(const struct run *run)
 {
 	return run->reason[0] && !run->end_pending ? run->reason : NULL;

@@ -1,10 +1,10 @@
 /*
- * run.h: a run as gpt2d keeps it, and which state may follow which:
+ * run.h: a run in memory, and which state may follow which:
  *
  *   queued -> starting -> running -> finishing -> done
  *
- * and out of it to failed, cancelled (not once finishing) or interrupted; interrupted may be queued
- * again. run_transition is the only writer of run->state.
+ * and out of it to failed, cancelled (not after finishing) or interrupted; interrupted may be
+ * queued again. run_transition is the only writer of run->state.
  */
 #ifndef GPT2D_DAEMON_STORE_RUN_H
 #define GPT2D_DAEMON_STORE_RUN_H
@@ -39,13 +39,13 @@ struct run {
 	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
 	char spec_sha256[SPEC_HASH_HEX + 1];
 	int64_t gpus;                    /* ranks it uses; with arms that differ, the most */
-	int64_t segments, segments_done; /* done: and that is on disk */
-	/* from 1; grows when it is queued again, but an experiment continues where it was */
+	int64_t segments, segments_done; /* done and on disk */
+	/* from 1; grows when it is queued again, except for an experiment, which continues */
 	int64_t attempt;
 	bool restart;
-	bool kept;         /* prune and retention leave it alone */
+	bool kept;         /* protected from prune and retention */
 	int64_t priority;  /* up to PROTOCOL_PRIORITY_MAX; a higher one starts earlier */
-	int64_t rerun_of;  /* the run whose spec it was submitted from; 0: none */
+	int64_t rerun_of;  /* the run whose spec was submitted again; 0: none */
 	int64_t timeout_s; /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
@@ -69,29 +69,32 @@ bool run_may(enum run_state from, enum run_state to);
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
 
-/* More than one segment: what has ended stays when the run is queued again. */
+/* It has several segments: those that ended stay when the run is queued again. */
 bool run_continues(const struct run *run);
 
-/* The state that clients see: an end once it is durable, until then the state before. */
+/* The state for clients: an end once it is durable, until then the state before. */
 enum run_state run_reported(const struct run *run);
 
-/* Its reason without its state's name in front: "asked for" of "cancelled: asked for". */
+/* Its reason without the state's name in front: "asked for" of "cancelled: asked for". */
 const char *run_reason(const struct run *run);
 
 /* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
-/* DIR/segments/NNN-ARM, in an experiment's directory; segments count from 0. Likewise. */
+/*
+ * DIR/segments/NNN-ARM, in an experiment's directory; segments count from 0. The same return
+ * values.
+ */
 int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes);
 /*
- * Where then, a path below a directory of run id as it was when it was stored, is now: the state
- * directory may have been moved since. 0, or -ENAMETOOLONG.
+ * Converts a stored path `then` below a directory of run id to the present one, because the state
+ * directory may have been moved. 0, or -ENAMETOOLONG.
  */
 int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
 
 /* {state, reason} as clients see them. */
 json_t *run_state_json(const struct run *run);
 
-/* What protocol.h calls a run, its state as run_reported. NULL without memory. */
+/* A run object of protocol.h, with the state of run_reported. NULL without memory. */
 json_t *run_json(const struct run *run, const char *state_dir);
 
 #endif

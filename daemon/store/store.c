@@ -168,7 +168,7 @@ static void wake_loop(struct store *s)
 	const uint64_t one = 1;
 
 	if (write(s->fd, &one, sizeof(one)) < 0)
-		return; /* the counter is full: it is readable already */
+		return; /* the counter is full: it is already readable */
 }
 
 static void complete(struct store *s, struct store_job *job, int rc)
@@ -207,7 +207,7 @@ static void set_failing(struct store *s, int rc)
 
 /* ---- in the thread: writes ---- */
 
-/* A reason of the job's own. Any other is one of the disk and may pass. */
+/* An error of the job itself. Any other error is one of the disk and may pass. */
 static bool is_own(int rc)
 {
 	return rc == -EINVAL || rc == -ENOENT || rc == -E2BIG;
@@ -220,8 +220,8 @@ static int exec(struct store *s, const char *sql)
 }
 
 /*
- * One transaction for the writes from first on; for none, a write that changes nothing. A job that
- * fails for a reason of its own is undone alone. An error of the disk undoes all.
+ * One transaction for the writes from first on; without any, a write that changes nothing. A job
+ * with an error of its own is undone alone. An error of the disk undoes all.
  */
 static int commit(struct store *s, struct store_job *first)
 {
@@ -229,7 +229,7 @@ static int commit(struct store *s, struct store_job *first)
 
 	if (s->damaged)
 		return -EBADMSG;
-	/* who else has it locked is waited for once, not with each retry */
+	/* waits once for another process's lock, not at each retry */
 	sqlite3_busy_timeout(s->db.handle, s->failing ? 0 : DATABASE_BUSY_MS);
 	rc = database_gone(&s->db) ? -ESTALE : exec(s, "begin immediate");
 	if (rc == 0 && first == NULL)
@@ -251,7 +251,7 @@ static int commit(struct store *s, struct store_job *first)
 	return rc;
 }
 
-/* The writes that are kept, and those from first on. What must not be lost is kept again. */
+/* Does the kept writes, and those from first on. Writes that must not be lost are kept again. */
 static void do_writes(struct store *s, struct store_job *first)
 {
 	struct store_job *job, *next;
@@ -263,7 +263,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	/* the log begins again after a checkpoint, and then needs no more room */
 	if (store_is_full(rc) && database_checkpoint(&s->db) == 0)
 		rc = commit(s, first);
-	/* before a refusal is delivered: its client may ask for the reason at once */
+	/* before a refusal is delivered, because its client may ask for the reason at once */
 	set_failing(s, rc);
 	for (job = first; job != NULL; job = next) {
 		next = job->next;
@@ -284,7 +284,7 @@ static void do_other(struct store *s, struct store_job *job)
 	complete(s, job, rc);
 }
 
-/* The first job, or all writes up to the next job of another kind. Returns the rest. */
+/* Does the first job, or all writes up to the next job of another kind. Returns the rest. */
 static struct store_job *do_first(struct store *s, struct store_job *job)
 {
 	struct store_job *rest = job->next, *last = job;
@@ -302,7 +302,7 @@ static struct store_job *do_first(struct store *s, struct store_job *job)
 	return rest;
 }
 
-/* Whether to retry, as there was nothing else to do until then. With the lock. */
+/* Waits; whether to retry, because no job came until then. With the lock. */
 static bool wait_for_jobs(struct store *s)
 {
 	const struct timespec until = clock_timespec(s->retry_ns);
@@ -392,7 +392,7 @@ bool store_idle(struct store *s)
 	return idle;
 }
 
-/* A done() may add a job: it comes too late. */
+/* A done() may add a job: it is too late. */
 static void deliver_rest(struct store *s)
 {
 	struct store_job *job, *next;

@@ -1,8 +1,8 @@
 /*
- * store.h: one SQLite database, one thread that alone touches it, and jobs for that thread. Waiting
+ * store.h: one SQLite database, one thread that alone uses it, and jobs for that thread. Waiting
  * write jobs share one transaction (WAL, synchronous full). The loop calls a job's done() after the
  * commit. Jobs run and complete in the order in which they were added, except that reads and files
- * overtake writes that are being retried (see must). What a job does to the tables: record.h.
+ * overtake writes that are being retried (see must). record.h has the jobs.
  */
 #ifndef GPT2D_DAEMON_STORE_STORE_H
 #define GPT2D_DAEMON_STORE_STORE_H
@@ -17,7 +17,7 @@ struct sqlite3;
 struct store;
 
 enum store_kind {
-	STORE_WRITE, /* in a transaction shared with its neighbours */
+	STORE_WRITE, /* in a transaction shared with other writes */
 	STORE_READ,
 	STORE_FILES, /* no database: directories and files of runs */
 };
@@ -47,34 +47,34 @@ struct sqlite3 *store_db(struct store *s); /* before store_start only */
 const char *store_path(const struct store *s);
 int store_start(struct store *s); /* the thread: 0 or a negative errno */
 void store_add(struct store *s, struct store_job *job);
-/* Readable when store_deliver has something to do, and when failing begins or ends. */
+/* Readable when store_deliver has work, and when a failure begins or ends. */
 int store_fd(const struct store *s);
-void store_deliver(struct store *s); /* calls done() of what is complete */
-bool store_idle(struct store *s);    /* every job that was added has been delivered */
-/* Seconds since the thread began what it is doing; 0: it is doing nothing. */
+void store_deliver(struct store *s); /* calls done() of completed jobs */
+bool store_idle(struct store *s);    /* all added jobs have been delivered */
+/* Seconds since the thread began its current job; 0: it is idle. */
 double store_busy_s(const struct store *s);
 
 /*
  * Whether the store is failing: the last write failed, or a job found the database damaged, or the
  * thread is silent. It retries every second until a write succeeds. A damaged database stays
- * failing until gpt2d ends, and nothing more is written to it. out, unless NULL, says why.
+ * failing until gpt2d ends, and gpt2d does not write to it. out, unless NULL, gets the reason.
  */
 bool store_failure(struct store *s, struct store_failure *out);
 bool store_failing(struct store *s);
 /* In the thread: whether the database is no longer where it was opened. */
 bool store_gone(struct store *s);
 
-/* {path, errno, error, since, advice}, as protocol.h has it; JSON null: it is not failing. */
+/* {path, errno, error, since, advice}, as in protocol.h; JSON null: it is not failing. */
 json_t *store_failure_json(struct store *s);
 /*
- * Why the store refused with rc, a negative errno: "FILE: ERROR; WHAT TO DO", without the last part
- * when the store is not failing with rc any more.
+ * Why the store refused with rc, a negative errno: "FILE: ERROR; ADVICE", without the advice if the
+ * store has recovered.
  */
 void store_failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES]);
 
 /*
- * Work off what waits (a write that must not be lost is tried once more), end the thread, deliver
- * the rest, close. 0, or -EIO when something could not be written. Takes NULL.
+ * Completes waiting jobs (a write that must not be lost is tried once), ends the thread, delivers
+ * the rest, closes. 0, or -EIO if a write failed. Takes NULL.
  */
 int store_close(struct store *s);
 

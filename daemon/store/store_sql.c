@@ -12,8 +12,8 @@
 #include "proto/host/memory.h"
 
 /*
- * The system's errno behind an error of reading or writing, where it is one that says more. SQLite
- * keeps it for some of them only; for the others it is still in errno.
+ * The system's errno of a read or write error, if it says more. SQLite keeps it only for some; for
+ * the others it is still in errno.
  */
 static int system_errno(struct sqlite3 *db, int last)
 {
@@ -59,7 +59,7 @@ int store_errno(struct sqlite3 *db, int code)
 const char *store_error_text(int rc)
 {
 	if (rc == -ESTALE)
-		return "it was removed, moved or replaced while gpt2d had it open";
+		return "the file was removed, moved or replaced while gpt2d had it open";
 	if (rc == -ETIMEDOUT)
 		return "the disk does not answer";
 	if (rc == -EBUSY)

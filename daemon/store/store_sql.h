@@ -40,8 +40,8 @@ extern const char store_too_large[];
 void store_describe(const char *path, int rc, struct store_failure *out);
 
 /*
- * A negative errno for a result code that SQLite has just given; 0 for SQLITE_OK, SQLITE_ROW and
- * SQLITE_DONE. Where the system refused something, its own errno: set errno to 0 before the call.
+ * A negative errno for the latest result code of SQLite; 0 for SQLITE_OK, SQLITE_ROW and
+ * SQLITE_DONE. If the system reported an error, its errno: set errno to 0 before the call.
  */
 int store_errno(struct sqlite3 *db, int sqlite_code);
 /*
@@ -51,7 +51,7 @@ int store_errno(struct sqlite3 *db, int sqlite_code);
  */
 int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
 	const char *sql, const char *types, ...);
-/* The text in a column, from 0, of the row that row() was given, until it returns; "" for null. */
+/* The text in a column, from 0, of the row in row(), valid until it returns; "" for null. */
 const char *store_text(struct sqlite3_stmt *stmt, int column);
 
 #endif

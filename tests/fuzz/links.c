@@ -52,7 +52,7 @@ static void say(struct engine_link *link, const char *line, size_t n)
 		return;
 	link->in_message = true;
 	if (rpc_parse(line, n, &m, NULL, error, sizeof(error)) != 0) {
-		snprintf(why, sizeof(why), "sent what is no message: %s", error);
+		snprintf(why, sizeof(why), "sent an invalid message: %s", error);
 		break_link(link, why);
 	} else {
 		link->heard_ns = clock_mono_ns();

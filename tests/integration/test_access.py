@@ -108,7 +108,7 @@ def test_group_that_cannot_be_given(home, who):
             own / "state", "--engine", engine, "--socket-group", name, *more], capture_output=True, text=True,
             timeout=60, check=False, cwd="/", **user)
         said = done.stdout + done.stderr
-        assert done.returncode == status and f"socket_group: {name}: uid {uid} is not in that group (gid {gid})" in said, done
+        assert done.returncode == status and f"socket_group: {name}: uid {uid} is not a member (gid {gid})" in said, done
     try:
         line = f"usermod -aG {name} {pwd.getpwuid(uid).pw_name}"
     except KeyError:
@@ -490,7 +490,7 @@ def test_auto_says_what_it_took(home):
         engine, = as_user(socket, ONE, ["status", {}])
         engine = engine["result"]["engine"]
         assert engine["device"] in ("cpu", "cuda")
-        assert f"device: auto took {engine['device']}: {engine['device_why']}" in (home / "log").read_text()
+        assert f"device: auto chose {engine['device']}: {engine['device_why']}" in (home / "log").read_text()
         if engine["device"] == "cpu":
             assert engine["device_why"].startswith("no ")
             assert engine["program"].endswith("gpt2-engine-cpu")
@@ -514,4 +514,4 @@ def test_an_engine_on_another_device(home):
     other.chmod(0o700)
     with Daemon(home=home, engine=other, options=("--device", "cpu"), ready=False) as d, d.client() as c:
         reason = wait_for(lambda: c.call("status")["engine"]["reason"], "the reason")
-        assert reason == "engine_refused: rank 0 computes on odd, the setting device asks for cpu"
+        assert reason == "engine_refused: rank 0 computes on odd (expected cpu, the setting device)"

@@ -36,7 +36,7 @@ def test_somebody_else_listens_there(daemon):
         other.bind(str(d.socket.with_name("other")))
         other.listen()
         d.socket.with_name("other").rename(d.socket) # whatever gpt2d has bound by now
-        logged(d, f"removed, and no client finds gpt2d: {d.socket}: another program listens there")
+        logged(d, f"removed, and clients cannot find gpt2d: {d.socket}: another program listens there")
         other.close()
         wait_for(d.accepts, "gpt2d's own socket")
 

@@ -245,7 +245,7 @@ def test_a_file_of_somebody_else(tmp_path):
     conf = write(tmp_path, "ranks = 2\n", 0o644)
     os.chown(conf, 65534, 65534)
     refused = run("-n", conf=conf)
-    assert refused.returncode == 2 and "belongs to uid 65534, it has to be root's or one's own (uid 0)" in refused.stderr
+    assert refused.returncode == 2 and "belongs to uid 65534 (expected root or uid 0)" in refused.stderr
 
 
 def test_files_beside_the_standard_one(tmp_path):
@@ -319,7 +319,7 @@ def places_of_ones_own(tmp_path):
     assert found["state_dir"] == "/x/gpt2d" and "socket" not in found
     for name, what in (("XDG_RUNTIME_DIR", "socket"), ("XDG_STATE_HOME", "state_dir")):
         said = run("-n", conf="/dev/null", user=user, **{name: "rel"}).stderr
-        assert f"{what}: no place for it: " in said and f'; {name} is "rel", an absolute path is expected\n' in said
+        assert f"{what}: no default path: " in said and f'; {name} is "rel", an absolute path is expected\n' in said
         assert "absolute" not in run("-n", conf="/dev/null", user=user, **{name: ""}).stderr
 
 
@@ -357,7 +357,7 @@ def test_settings_that_contradict_each_other_name_their_line(tmp_path):
     refused = run("-n", conf=conf, STATE_DIRECTORY="/var/lib/gpt2d")
     assert refused.returncode == 2
     assert f"gpt2d: {conf}:2: device: auto is for" in refused.stderr
-    assert f"gpt2d: {conf}:4: socket_mode: 0600 shuts out" in refused.stderr
+    assert f"gpt2d: {conf}:4: socket_mode: 0600 denies access" in refused.stderr
 
 
 def test_a_daemon_with_a_file(daemon, tmp_path):
@@ -391,7 +391,7 @@ def test_options():
 
 def test_a_log_file_in_a_folder_that_is_not_there(tmp_path):
     log = tmp_path / "none" / "log"
-    told = f"log_file: {log}: cannot be made in {tmp_path}/none: No such file or directory; gpt2d makes no folder for it"
+    told = f"log_file: {log}: cannot be created in {tmp_path}/none: No such file or directory; gpt2d does not create that folder"
     places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s")
     for words in (("-n",), places):
         refused = run(*words, "--log-file", log, conf="/dev/null")
@@ -406,11 +406,11 @@ def test_a_place_that_cannot_be(tmp_path):
     """Told with its line, what is in the way, and what is needed; nothing is made."""
     (tmp_path / "file").touch()
     (tmp_path / "to-nowhere").symlink_to(tmp_path / "none")
-    needed = "a folder that can be written to is needed, or a path where one can be made"
+    needed = "expected a writable folder, or a path where gpt2d can create one"
     for value, why in (
             (f"{tmp_path}/file", "Not a directory"),
-            (f"{tmp_path}/file/a/b", f"cannot be made: {tmp_path}/file: Not a directory"),
-            (f"{tmp_path}/to-nowhere/a", f"cannot be made: {tmp_path}/to-nowhere: No such file or directory")):
+            (f"{tmp_path}/file/a/b", f"cannot be created: {tmp_path}/file: Not a directory"),
+            (f"{tmp_path}/to-nowhere/a", f"cannot be created: {tmp_path}/to-nowhere: No such file or directory")):
         conf = write(tmp_path, f"ranks = 2\nstate_dir = {value}\n")
         before = sorted(tmp_path.rglob("*"))
         told = f"state_dir: {value}: {why}; {needed}\n"
@@ -431,12 +431,12 @@ def test_no_place_of_ones_own():
             env={"PATH": os.environ["PATH"]}, check=False)
     except PermissionError:
         pytest.skip("the build cannot be reached by another user")
-    assert told.returncode == 0 and told.stdout == "no file; the settings are good\n", told
-    assert "warning: socket: no place for it: give --socket" in told.stderr
-    assert "warning: state_dir: no place for it: give --state-dir" in told.stderr
+    assert told.returncode == 0 and told.stdout == "no file; the settings are valid\n", told
+    assert "warning: socket: no default path: give --socket" in told.stderr
+    assert "warning: state_dir: no default path: give --state-dir" in told.stderr
     given = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
         env={"PATH": os.environ["PATH"], "HOME": "/home", "XDG_RUNTIME_DIR": "/run"}, check=False)
-    assert given.returncode == 0 and "no place" not in given.stderr
+    assert given.returncode == 0 and "no default path" not in given.stderr
 
 
 def test_a_place_without_rights():
@@ -451,5 +451,5 @@ def test_a_place_without_rights():
         refused = run("-n", conf=conf, user=user)
         if user and "gpt2d.conf" not in refused.stderr:
             pytest.skip("the build cannot be reached by another user")
-        told = f"{conf}:1: state_dir: {closed}/state: cannot be made: {closed}: Permission denied; "
+        told = f"{conf}:1: state_dir: {closed}/state: cannot be created: {closed}: Permission denied; "
         assert refused.returncode == 2 and refused.stderr.startswith(f"gpt2d: {told}"), refused

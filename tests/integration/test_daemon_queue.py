@@ -224,7 +224,7 @@ def test_release_now_interrupts(daemon, restart):
         shown = c.call("show", id=run)
         assert shown["run"]["state"] == ("queued" if restart else "interrupted")
         assert [t["reason"] for t in shown["transitions"] if t["state"] == "interrupted"] == [
-            "released: the engines were asked back at once"]
+            "released: a request restarted the engines at once"]
         c.call("warm")
         if restart:
             begun(c, run)
@@ -298,7 +298,7 @@ def test_status_shows_the_head_of_a_long_queue(daemon):
 def test_engines_that_do_not_start_are_the_reason(daemon):
     with daemon(environment={"GPT2D_FAKE_START": "mute"}, ready=False) as d, d.client() as c:
         run = c.submit(spec("waits"))
-        assert waiting(c, run).startswith("engines: they are being started, since ")
+        assert waiting(c, run).startswith("engines: they have been starting for ")
         assert c.call("status")["engine"]["starting_s"] >= 0
 
 

@@ -48,7 +48,7 @@ def test_killed_and_started_again(home):
                 assert c.wait(run)["state"] == "done"
             shown = c.call("show", id=runs[0])
             assert shown["run"]["state"] == "interrupted"
-            assert shown["run"]["reason"] == "daemon_restart: gpt2d went away while the run was running"
+            assert shown["run"]["reason"] == "daemon_restart: gpt2d ended while the run was running"
             assert shown["segments"][0]["state"] == "interrupted"
             starts = [run["started_at"] for run in c.call("list")["runs"]]
             assert starts == sorted(starts)
@@ -374,7 +374,7 @@ def test_newer_schema_is_refused(home):
             db.execute("update schema set version = 99")
         status, said = second(d)
         assert status == 1
-        assert said.endswith(f"gpt2d.db: schema 99, this gpt2d knows {known} and older ones\n")
+        assert said.endswith(f"gpt2d.db: schema 99, this gpt2d supports up to {known}\n")
         with sqlite3.connect(d.state / "gpt2d.db") as db:
             db.execute("update schema set version = ?", (known,))
         d.start()
@@ -471,7 +471,7 @@ def test_a_file_in_the_way_is_left_alone(home):
     (home / "run" / "gpt2d.sock").write_text("mine")
     with Daemon(home=home, ready=False) as d:
         assert d.process.wait(PATIENCE_S) == 1
-        assert f"gpt2d: socket: {d.socket}: is there and is no socket; remove it, or set socket to another path\n" in d.process.stderr.read()
+        assert f"gpt2d: socket: {d.socket}: exists and is not a socket; remove it, or set socket to another path\n" in d.process.stderr.read()
     assert (home / "run" / "gpt2d.sock").read_text() == "mine"
 
 

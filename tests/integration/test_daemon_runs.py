@@ -138,8 +138,8 @@ def test_status_while_a_run_trains(daemon):
     ("exit74.r0.s2", "engine_lost: rank 0 exited with status 74 (no more processes or threads: raise ulimit -u, TasksMax= of the unit)"),
     ("exit3.r0.s2", "engine_lost: rank 0 exited with status 3"),
     ("closes.r1.s2", "engine_lost: rank 1 exited with status 3"),
-    ("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
-    ("long.r1.s2", "engine_lost: rank 1 sent too long a line"),
+    ("garbage.r1.s2", "engine_lost: rank 1 sent an invalid message"),
+    ("long.r1.s2", "engine_lost: rank 1 sent a line that is too long"),
     ("never.r1", "engine_lost: rank 1 killed by signal 9"),
     ("fail.r1.s2", "made_up: rank 1: as asked"),
     ("poison.r0.s2", "made_up: rank 0: as asked"),
@@ -172,8 +172,8 @@ def test_last_words_of_an_engine(daemon, rank):
 
 
 @pytest.mark.parametrize("fault, reason", [
-    ("stop.r1.s2", "engine_hung: rank 1: no sign of life for 6 s"),
-    ("stop.r0.s2", "engine_hung: rank 0: no sign of life for 6 s"),
+    ("stop.r1.s2", "engine_hung: rank 1: silent for 6 s"),
+    ("stop.r0.s2", "engine_hung: rank 0: silent for 6 s"),
     ("hang.r0.s2", "engine_hung: no progress for 6 s"),
     ("hang.r1.s2", "engine_hung: no progress for 6 s"),
     ("flood.r1.s2", "engine_hung: no progress for 6 s"),
@@ -209,7 +209,7 @@ def test_artifacts_that_never_come(daemon):
         bad = c.submit(spec("noend"))
         end = c.wait(bad)
         assert end["state"] == "failed"
-        assert end["reason"].startswith("disk_hung: segment 1 is trained, nothing of it was written for 5 s below ")
+        assert end["reason"].startswith("disk_hung: segment 1 is trained, but wrote nothing for 5 s below ")
         assert c.wait(c.submit(spec("after")))["state"] == "done"
 
 
@@ -219,7 +219,7 @@ def test_idle_engine_stopped(daemon):
         before = d.engines()
         os.kill(before[1], signal.SIGSTOP)
         wait_for(lambda: c.call("status")["engine"]["restarts"] == 1, "restart")
-        assert c.call("status")["engine"]["reason"] == "engine_hung: rank 1: no sign of life for 6 s"
+        assert c.call("status")["engine"]["reason"] == "engine_hung: rank 1: silent for 6 s"
         assert c.wait(c.submit(spec("after")))["state"] == "done"
         assert set(before) & set(d.engines()) == set()
 
@@ -428,7 +428,7 @@ def test_engines_that_do_not_start_are_given_time(daemon):
         engine = wait_for(lambda: (engine := c.call("status")["engine"])["retry_in_s"] in (3, 4) and engine, "a long pause")
         assert engine["restarts"] >= 5
         waiting = c.call("show", id=run)["outlook"]["waiting"]
-        assert waiting.startswith("engines: started again in ") and "; why they ended: engine_lost: rank 0 exited" in waiting
+        assert waiting.startswith("engines: gpt2d restarts them in ") and "; why they ended: engine_lost: rank 0 exited" in waiting
         before = c.call("status")["engine"]["restarts"]
         c.call("warm")
         engine = wait_for(lambda: (engine := c.call("status")["engine"])["restarts"] > before and engine, "a try at once")

@@ -167,7 +167,7 @@ def test_no_run_starts_from_a_damaged_database(daemon):
                 c.call("cancel", id=running)
             status = wait_for(lambda: (s := c.call("status"))["running"] is None and s, "the end of the run")
             assert [run["id"] for run in status["queue"]] == [waiting]
-        assert d.stop() == 1 and "stopped; not everything could be written" in d.said()
+        assert d.stop() == 1 and "stopped; some data could not be written" in d.said()
 
 
 def stale_log(d):

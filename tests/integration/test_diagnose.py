@@ -53,7 +53,7 @@ def test_all_is_well_and_nothing_is_left(home):
     assert sorted(home.rglob("*")) == before
     found = checks(home)
     assert "OpenBLAS" in found["engine"][1]
-    assert found["disk"][1].startswith(f"{home}/state on ") and "to be made" in found["disk"][1]
+    assert found["disk"][1].startswith(f"{home}/state on ") and "does not exist yet" in found["disk"][1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
@@ -211,7 +211,7 @@ def test_places_where_the_start_fails(home):
 def test_what_the_start_only_warns_of(home):
     words = ("--data-roots", home / "none", "--metrics-file", home / "none/m")
     found = checks(home, *words)
-    assert found["data"][:2] == ("warn", f"data_roots: {home}/none: No such file or directory: runs read nothing below it")
+    assert found["data"][:2] == ("warn", f"data_roots: {home}/none: No such file or directory: runs cannot read files below it")
     assert found["metrics"][0] == "warn" and f"{home}/none/m: No such file or directory" in found["metrics"][1]
     tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
         check=False)
@@ -233,7 +233,7 @@ def test_no_place_of_ones_own(home):
     rows = json.loads(done.stdout)["checks"]
     assert done.returncode != 0 and {row["check"] for row in rows} <= {*NAMES, "state"}, rows
     for name, setting in (("socket", "socket"), ("state", "state_dir")):
-        told = [row for row in rows if f"{setting}: no place for it" in row["found"]]
+        told = [row for row in rows if f"{setting}: no default path" in row["found"]]
         assert [(row["check"], row["verdict"], row["advice"]) for row in told] == [(name, "fail", f"set {setting} to another path")]
 
 
@@ -275,8 +275,8 @@ def test_a_damaged_database(home):
     assert started(home) == (1, f"{path}: file is not a database; see A DAMAGED DATABASE in gpt2d(8)")
 
 
-@pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d knows 4 and older ones"),
-    ("drop table schema", "a database of another program, with no table schema")])
+@pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d supports up to 4"),
+    ("drop table schema", "a database of another program: no table schema")])
 def test_a_database_of_others(home, sql, says):
     d = database(home)
     path = d.state / "gpt2d.db"

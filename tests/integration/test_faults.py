@@ -167,7 +167,7 @@ def test_sync_without_room_is_no_io_error(tmp_path, faults):
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=2)
         refused = refusal(c.submit, spec("refused"))
-        assert refused.message.startswith("the run is not queued; it could not be stored: "
+        assert refused.message.startswith("the run is not queued: gpt2d could not store it: "
             f"{d.state}/gpt2d.db: No space left on device; make room on /")
         assert refused.data == {"queued": False}
         faults.daemon.disarm()
@@ -208,11 +208,11 @@ def test_the_state_directory_is_replaced(tmp_path):
         with pytest.raises(RpcError) as refused:
             c.submit(spec("lost"))
         assert refused.value.code == -32006
-        assert (f"{d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or restart gpt2d"
+        assert (f"{d.state}/gpt2d.db: the file was removed, moved or replaced while gpt2d had it open; restore the file, or restart gpt2d"
             in refused.value.message)
         assert refused.value.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
         assert refusal(c.call, "cancel", id=queued).message.endswith(
-            "; gpt2d tries to write it as long as gpt2d runs")
+            "; gpt2d retries as long as it runs")
         d.state.rmdir()
         os.rename(tmp_path / "moved", d.state)
         wait_for(lambda: c.call("status")["store"] is None, "the end of it")

@@ -265,7 +265,7 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             assert 'state="failed"} 0\n' in c.call("metrics")["text"]
             if end == "stop":
                 assert d.stop() == 1
-                assert "stopped; not everything could be written\n" in d.said()
+                assert "stopped; some data could not be written\n" in d.said()
             else:
                 d.kill()
             told = []

@@ -29,7 +29,7 @@ def test_who_has_the_database_locked_is_told(tmp_path):
         said = f"{database}: another process has it locked; {advice(database)}"
         with pytest.raises(RpcError) as refused:
             c.submit(spec("refused"))
-        assert refused.value.message == f"the run is not queued; it could not be stored: {said}"
+        assert refused.value.message == f"the run is not queued: gpt2d could not store it: {said}"
         store = c.call("status")["store"]
         assert store["errno"] == "EBUSY" and store["advice"] == advice(database)
         assert store["error"] == "another process has it locked"

@@ -138,7 +138,7 @@ def gpt2d(*options):
 
 def test_a_fifo_is_refused(tmp_path, fifo):
     places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s", "--log-file", fifo)
-    refused = f'log_file: {fifo}: a FIFO or a socket, a file or "stderr" is expected'
+    refused = f'log_file: {fifo}: a FIFO or a socket (expected a file, stderr or journal)'
     for how in (), ("-n",):
         result = gpt2d(*how, *places, "--engine", "/bin/true", "--ranks", "1")
         assert (result.returncode, result.stderr) == (2, f"gpt2d: {refused}\n"), how

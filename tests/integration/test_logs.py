@@ -148,7 +148,7 @@ def test_its_own_is_not_for_everybody(daemon):
                 user=65534, group=65534, extra_groups=[], check=False)
         refused = other("logs")
         assert refused.returncode == 9 and refused.stdout == ""
-        assert "what gpt2d itself says is for its owner and administrators" in refused.stderr
+        assert "only gpt2d's user and admins may read its own messages" in refused.stderr
         assert "gpt2d: done" in other("logs", "1").stdout
 
 

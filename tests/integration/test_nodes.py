@@ -184,8 +184,8 @@ def test_an_engine_of_a_member_that_is_killed(nodes):
 def test_engines_of_a_member_that_misbehave(nodes):
     """As those of one node: the same reasons, through the member."""
     with nodes.leader.client() as c:
-        for name, reason in (("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
-                ("long.r1.s2", "engine_lost: rank 1 sent too long a line"), ("exit5.r1.s2", "engine_lost: rank 1 exited with status 5"),
+        for name, reason in (("garbage.r1.s2", "engine_lost: rank 1 sent an invalid message"),
+                ("long.r1.s2", "engine_lost: rank 1 sent a line that is too long"), ("exit5.r1.s2", "engine_lost: rank 1 exited with status 5"),
                 ("closes.r1.s2", "engine_lost: rank 1 exited with status 3"), ("fail.r1.s2", "made_up: rank 1: as asked"),
                 ("poison.r1.s2", "made_up: rank 1: as asked")):
             nodes.wait_ready()

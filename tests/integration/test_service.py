@@ -140,7 +140,7 @@ def test_settings_read_anew(home, systemd):
         # an error leaves all as it was
         conf.write_text("clients_per_user = 1\nrank = 4\n")
         d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "settings: wrong, and left as they were" in d.said(), "the error")
+        wait_for(lambda: "settings: errors, the old settings stay" in d.said(), "the error")
         assert f'error settings: {conf}:2: rank: no such setting, the nearest is "ranks"' in d.said()
         wait_for(d.accepts, "a client")
 

@@ -50,7 +50,7 @@ def stand_still(d):
 @pytest.mark.parametrize("number, reason", [
     (signal.SIGKILL, "engine_lost: rank {} killed by signal 9"),
     (signal.SIGABRT, "engine_lost: rank {} killed by signal 6"),
-    (signal.SIGSTOP, "engine_hung: rank {}: no sign of life for 6 s"),
+    (signal.SIGSTOP, "engine_hung: rank {}: silent for 6 s"),
 ])
 def test_one_rank_of_three(daemon, rank, number, reason):
     options = SOON if number == signal.SIGSTOP else ()

@@ -364,7 +364,7 @@ def test_downgrade(testbed):
     testbed.run("sqlite3", "/var/lib/gpt2d/gpt2d.db", "update schema set version = 99")
     refused = testbed.run("systemctl", "start", "gpt2d", check=False)
     assert refused.returncode != 0
-    assert "schema 99, this gpt2d knows" in testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
+    assert "schema 99, this gpt2d supports" in testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
     testbed.run("systemctl", "stop", "gpt2d")
     version = re.search(r"knows (\d+) and older", testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout)[1]
     testbed.run("sqlite3", "/var/lib/gpt2d/gpt2d.db", f"update schema set version = {version}")

@@ -93,14 +93,14 @@ static void test_what_was_not_sent(void **state)
 	finish(&o);
 }
 
-static void test_what_is_no_message(void **state)
+static void test_an_invalid_message(void **state)
 {
 	struct owner o = {0};
 
 	begin(&o, "echo nonsense >&3; exec sleep 1000");
 	event_base_dispatch(o.base);
 	assert_int_equal(o.broken, 1);
-	assert_non_null(strstr(o.why, "what is no message"));
+	assert_non_null(strstr(o.why, "an invalid message"));
 	finish(&o);
 }
 
@@ -132,7 +132,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_was_not_sent),
-		cmocka_unit_test(test_what_is_no_message),
+		cmocka_unit_test(test_an_invalid_message),
 		cmocka_unit_test(test_the_end),
 		cmocka_unit_test(test_a_message),
 	};

@@ -262,7 +262,7 @@ static void test_a_peer_that_does_not_read(void **state)
 	for (int i = 0; i < 5 * PROTOCOL_LINE_MAX / LARGE; i++)
 		send_text(p->leader.link, LARGE);
 	run_until(p, leader_is_down);
-	assert_string_equal(p->leader.down, "does not read what is sent");
+	assert_string_equal(p->leader.down, "does not read its messages");
 }
 
 static void test_keys_that_are_refused(void **state)

@@ -179,12 +179,12 @@ static void refused_schema(struct store_fixture *f, int64_t version, const char 
 
 static void test_newer_schema(void **state)
 {
-	refused_schema(*state, DATABASE_SCHEMA + 1, "schema 5, this gpt2d knows 4");
+	refused_schema(*state, DATABASE_SCHEMA + 1, "schema 5, this gpt2d supports up to 4");
 }
 
 static void test_negative_schema(void **state)
 {
-	refused_schema(*state, -1, "schema -1, this gpt2d knows 4");
+	refused_schema(*state, -1, "schema -1, this gpt2d supports up to 4");
 }
 
 int main(void)
