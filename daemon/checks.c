@@ -43,11 +43,11 @@
 enum {
 	FOUND_BYTES = 2 * PATH_MAX + 512,
 	QUEUE_LOOK_MS = 10000,
-	DESCRIPTORS_OF_RANK = 2,     /* its link, and what it prints */
-	DESCRIPTORS_OF_UNKNOWN = 64, /* members that have not said who they are: listener.h */
+	DESCRIPTORS_OF_RANK = 2,     /* its link, and its output */
+	DESCRIPTORS_OF_UNKNOWN = 64, /* members that have not sent node.hello: listener.h */
 	DESCRIPTORS_OF_FILES = 62,   /* and the other ends while a process is started */
-	BUILT_S = 1735689600,        /* 2025: no clock that was ever set is before that */
-	MEMLOCK_MIB = 64,            /* what UCX and network cards lock at least */
+	BUILT_S = 1735689600,        /* 2025: a clock that was ever set is later */
+	MEMLOCK_MIB = 64,            /* locked memory that UCX and network cards need at least */
 };
 
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the database is small, artifacts are not */
@@ -114,7 +114,7 @@ static void warn(struct checks *c, const char *format, ...)
 	va_end(args);
 }
 
-/* advice: NULL for that of the row. */
+/* advice: NULL for the advice of the row. */
 static void fail(struct checks *c, int rc, const char *advice, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -708,7 +708,7 @@ static void check_gpus(struct checks *c)
 	else if (n == 0 && driver)
 		warn(c, "%s, but no /dev/nvidia0", line);
 	else if (n > 0 && c->program.device == DEVICE_CPU)
-		warn(c, "%zu GPUs that are not used: device is cpu", n);
+		warn(c, "%zu GPUs are not used: device is cpu", n);
 	else
 		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s", driver ? line : "no NVIDIA driver");
 	globfree(&found);

@@ -98,7 +98,7 @@ static void on_engines_ready(void *arg)
 	scheduler_wake(d->scheduler);
 }
 
-/* The scheduler has acted on what changed. */
+/* The scheduler has handled the change. */
 static void on_scheduled(void *arg)
 {
 	struct daemon *d = arg;
@@ -284,7 +284,7 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	struct store_failure failure;
 	int rc = open_store(d, error, error_bytes);
 
-	/* a database that is locked when it is opened says so itself */
+	/* opening a locked database returns this error itself */
 	if (store_is_full(rc) || (rc == -EBUSY && d->store != NULL)) {
 		store_describe(d->store ? store_path(d->store) : d->state_dir, rc, &failure);
 		snprintf(

@@ -11,7 +11,7 @@
 
 /* Bytes of the character at s (1 to 4); 0: it is none, or longer than left. */
 size_t utf8_character(const char *s, size_t left);
-/* How many of the n bytes are whole characters, from the first on. */
+/* How many of the first n bytes are complete characters. */
 size_t utf8_valid(const unsigned char *bytes, size_t n);
 
 /*

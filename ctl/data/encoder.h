@@ -18,7 +18,7 @@ struct encoder_part {
 	int64_t replaced;   /* U+FFFD for bytes that are not UTF-8 */
 	int32_t largest;    /* id, -1: none */
 	size_t input;
-	int64_t documents; /* that begin in it */
+	int64_t documents; /* documents that begin in it */
 };
 
 struct encoder_job {

@@ -28,6 +28,6 @@ int input_fd(const struct input *in);
  */
 int input_read(struct input *in, unsigned char *out, size_t room, size_t *n, struct ctl_error *e);
 
-int64_t input_bytes_read(const struct input *in); /* of the file so far, packed as they are */
+int64_t input_bytes_read(const struct input *in); /* of the file so far, before unpacking */
 
 #endif

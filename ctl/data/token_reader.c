@@ -26,7 +26,7 @@ static int read_at(
 	return rc == 0
 		? 0
 		: ctl_error_set(e, CTL_USAGE, "%.800s: %s", r->path,
-			  rc == -ENODATA ? "it was cut off while it was read" : strerror(-rc));
+			  rc == -ENODATA ? "it became shorter while it was read" : strerror(-rc));
 }
 
 static const char *foreign(enum file_kind kind)

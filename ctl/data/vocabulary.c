@@ -28,8 +28,8 @@ static int read_file(const char *path, char **text, size_t *n, struct ctl_error 
 	free(real);
 	if (rc == -EBADMSG || rc == -EFBIG)
 		return ctl_error_set(e, CTL_USAGE,
-			"%.800s: no vocabulary (expected a regular file of at most %d MiB)", path,
-			FILE_BYTES_MAX >> 20);
+			"%.800s: not a vocabulary (expected a regular file of at most %d MiB)",
+			path, FILE_BYTES_MAX >> 20);
 	return rc ? ctl_error_set(e, CTL_USAGE, "%.800s: %s", path, strerror(-rc)) : 0;
 }
 
@@ -60,8 +60,9 @@ static int byte_of(uint32_t point)
 }
 
 /*
- * A token of vocab.json or merges.txt to the bytes that it stands for, at most n to out: how many
- * bytes, or -EINVAL. GPT-2 writes printable bytes as themselves, the others as U+0100 and on.
+ * Converts a token of vocab.json or merges.txt to its bytes, at most n, in out: the number of
+ * bytes, or -EINVAL. GPT-2 writes printable bytes as themselves, the others as U+0100 and
+ * following.
  */
 static int token_bytes(const char *text, size_t length, unsigned char *out, size_t n)
 {

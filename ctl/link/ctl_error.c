@@ -96,10 +96,10 @@ const struct ctl_exit_row ctl_exits[] = {
 		"later"},
 	{CTL_GPT2D_FAILED, "gpt2d failed", "gpt2d, or its checker of specs, failed"},
 	{CTL_WRONG_STATE, "wrong state",
-		"the state of the run does not allow it: not queued any more, nothing to compare "
+		"the state of the run does not allow it: not queued, nothing to compare "
 		"yet, or no checkpoint"},
 	{CTL_DECLINED, "declined",
-		"the question was answered with no or a signal; nothing was done"},
+		"the user answered no, or a signal ended the question; nothing was done"},
 	{CTL_AMBIGUOUS, "ambiguous", "a verdict that compare --fail-if needs is AMBIGUOUS"},
 	{CTL_TIMEOUT, "time-out", "timed out"},
 	{CTL_UNREAD, "output not read",

@@ -32,7 +32,7 @@ struct ctl_exit_row {
 /* Ends with a row whose brief is NULL. */
 extern const struct ctl_exit_row ctl_exits[];
 
-/* Whether the status leaves open if gpt2d did what was requested. */
+/* Whether it is unknown with this status if gpt2d performed the request. */
 bool ctl_error_leaves_open(int exit);
 /* The status for an error of the protocol (enum protocol_error). */
 int ctl_error_exit(int code);

@@ -21,7 +21,7 @@ char *format_size(int64_t bytes, char out[FORMAT_BYTES]);
 char *format_duration(double seconds, char out[FORMAT_BYTES]);
 /* "2026-01-31 12:00:03Z" of an ISO timestamp */
 char *format_time(const char *iso, char out[FORMAT_BYTES]);
-/* 37 of 0.378; 0 to 100, whatever the fraction */
+/* 37 of 0.378; always 0 to 100 */
 int format_percent(double fraction);
 /* "+4.5%" of a ratio 1.045 */
 char *format_change(double ratio, char out[FORMAT_BYTES]);

@@ -42,8 +42,8 @@ struct progress_work {
 	const char *name; /* what is made */
 	const char *unit; /* of items: "tok"; NULL: bytes */
 	int64_t items;    /* made so far */
-	double fraction;  /* of the work that is done; below 0: not known */
-	double seconds;   /* since the begin */
+	double fraction;  /* fraction of the work; below 0: not known */
+	double seconds;   /* since the start */
 };
 /* As progress_show; without a terminal a line every PROGRESS_QUIET_S seconds. */
 void progress_show_work(struct progress *p, const struct progress_work *w, int64_t now_ns);

@@ -29,18 +29,17 @@ bool ranks_on_nodes(const json_t *ranks);
 void ranks_print_nodes(const struct term *t, const json_t *world, int rows);
 
 /*
- * segments: of a reply to "show". The rank that has at least 5% more work in a step than the
- * others' median, and in at least three quarters of its parts most work of all, in more than half
- * of the segments that tell, as
+ * segments: of a reply to "show". A rank is slow if in more than half of the segments with these
+ * times it has at least 5% more work per step than the others' median, and the most work in at
+ * least three quarters of the parts. The result is
  *
- *   {rank, segments (in which it does), of, work_ratio (mean over those, to the median)}
+ *   {rank, segments (in which it is slow), of, work_ratio (mean over those, to the median)}
  *
- * or null: ranks that take turns at it say more of the machine's noise than of a rank. A new
- * reference.
+ * or null: if different ranks are slow in turn, the cause is noise of the machine. A new reference.
  */
 json_t *ranks_find_slow(const json_t *segments);
 
-/* A line of what was found; nothing for null. */
+/* A line with the result; nothing for null. */
 void ranks_print_slow(const struct term *t, const json_t *slow);
 
 #endif

@@ -14,7 +14,7 @@ struct table {
 	size_t n_columns;
 	char *headers[TABLE_COLUMNS_MAX];
 	bool right[TABLE_COLUMNS_MAX];
-	bool whole;   /* nothing is cut: a part of a hash looks like one */
+	bool whole;   /* nothing is cut, because a cut hash would look complete */
 	char **cells; /* row after row */
 	size_t n_cells, size;
 };

@@ -10,7 +10,7 @@
 #include "ctl/print/table.h"
 #include "ctl/print/term.h"
 
-/* The reason without the state's name, with which gpt2d may begin it ("cancelled: asked for"). */
+/* The reason without the state's name in front ("cancelled: asked for"). */
 const char *text_reason(const char *state, const char *reason);
 /* "STATE: REASON" of a run, coloured, and a newline. */
 void text_state(const struct term *t, const json_t *run);

@@ -157,13 +157,14 @@ static enum outcome check_target(struct item *item)
 			"exists as a symbolic link, which gpt2ctl does not follow or replace: "
 			"remove it");
 	if (!S_ISREG(st.st_mode))
-		return fail(item, DIFFERS, "something that is no regular file is there");
+		return fail(item, DIFFERS, "exists and is not a regular file");
 	if (has_file(item->target, item->bytes, item->sha256))
 		return PRESENT;
 	if (item->altered)
-		return fail(item, DIFFERS, "another file is there; an altered file replaces none");
+		return fail(item, DIFFERS,
+			"exists with other content; an altered file replaces no file");
 	if (!item->copy->force)
-		return fail(item, DIFFERS, "another file is there; --force replaces it");
+		return fail(item, DIFFERS, "exists with other content; --force replaces it");
 	return COPIED;
 }
 
@@ -329,7 +330,7 @@ static enum outcome copy_item(struct item *item)
 	enum outcome outcome;
 
 	if (!artifact_path_valid(item->path))
-		return fail(item, FAILED, "gpt2d sent a name that is not that of an artifact");
+		return fail(item, FAILED, "gpt2d sent a name that no artifact has");
 	if (item->bytes < 0)
 		return fail(item, FAILED, "gpt2d sent an invalid size");
 	if (!*item->sha256)

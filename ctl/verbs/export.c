@@ -277,8 +277,8 @@ static int make_folder(const char *dir, bool *made, struct ctl_error *e)
 }
 
 /*
- * Writes both files to dir, which is made if it does not exist; a file that is there is not
- * replaced. Each file is complete or absent. 0, or CTL_USAGE or CTL_TRANSPORT with e.
+ * Writes both files to dir, which is created if it does not exist; existing files are not replaced.
+ * Each file is complete or absent. 0, or CTL_USAGE or CTL_TRANSPORT with e.
  */
 static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype, const char *dir,
 	struct exported *out, struct ctl_error *e)

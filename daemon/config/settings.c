@@ -407,7 +407,7 @@ static bool has_value(const struct settings *s, const struct settings_row *row)
 	return *settings_integer(s, row) >= row->min;
 }
 
-/* The value as it is in the file; nothing when it has none. */
+/* The value in the syntax of the file; empty if there is none. */
 static void write_value(const struct settings *s, const struct settings_row *row, FILE *out)
 {
 	const struct settings_group *group = member(s, row);

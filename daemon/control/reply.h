@@ -37,9 +37,9 @@ void reply_drop(struct reply *reply);
 /* These refuse, as reply_error does. */
 void reply_no_run(struct reply *reply, int64_t id); /* there is no run of that id */
 void reply_of_nobody(struct reply *reply);          /* nobody owns runs: role.h */
-/* The client may not change that run: role.h. */
+/* The client may not change the run: role.h. */
 void reply_not_owner(struct reply *reply, int64_t id, uid_t owner);
-/* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
+/* The store returned rc, a negative errno; id: the run for -ENOENT. */
 void reply_unread(struct reply *reply, struct store *s, int64_t id, int rc);
 
 /* For client.c: takes the request's id. send takes the line; n is 0 for a dropped reply. */

@@ -38,7 +38,7 @@ struct checker_question {
 	int64_t world;          /* ranks of gpt2d */
 	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
 	const json_t *resume;   /* folders for its resume_from; NULL: none; outlives the answer */
-	const char *runs;       /* the leader's, where that is another node; NULL: options.runs */
+	const char *runs;       /* the leader's, if that is another node; NULL: options.runs */
 	/* a file that the leader has just made in the checkpoints' folder; NULL: none */
 	const char *probe;
 	const char *file; /* a token file of the arm, for a message; "": none */

@@ -26,7 +26,7 @@ enum {
 	RETRY_MAX_MS = 1000,
 	RETRY_REFUSED_MS = 2000,
 	STOP_S = 12,     /* a leader that is stopped too, as in a Slurm job, ends its run first */
-	RESOLVE_MS = 20, /* between looks whether the name is resolved */
+	RESOLVE_MS = 20, /* between checks whether the name is resolved */
 	WHY_BYTES = 400,
 };
 
@@ -358,7 +358,7 @@ static void skip_check(struct relay *r, const json_t *params)
 		json_pack("{sO? s[]}", "id", json_object_get(params, "id"), "errors"));
 }
 
-/* ---- the leader is gone ---- */
+/* ---- the loss of the leader ---- */
 
 /*
  * Said once for each reason: an attempt to join comes each second. Two of them may take turns, as

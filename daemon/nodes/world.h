@@ -31,7 +31,7 @@ struct world_options {
 	struct checker *checker; /* until world_end_checks */
 	/* As for engine_pool_create; the world fills in ranks, nodes and the remote functions. */
 	struct engine_pool_options pool;
-	void (*changed)(void *arg); /* a node came or went; arg is that of pool */
+	void (*changed)(void *arg); /* a node joined or was lost; arg is that of pool */
 	bool (*busy)(void *arg);    /* a run is in progress */
 };
 

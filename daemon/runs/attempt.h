@@ -36,7 +36,7 @@ int attempt_create(const struct attempt_options *options, struct run *run, struc
 /* Ends an attempt, at once or when its job in the store's thread is over. No callback comes any
  * more. */
 void attempt_end(struct attempt *a);
-/* For an attempt that never began: also removes its directory. */
+/* For an attempt that never started: also removes its directory. */
 void attempt_discard(struct attempt *a);
 
 bool attempt_ready(const struct attempt *a); /* its segments can be sent */

@@ -57,7 +57,7 @@ bool experiment_deciding(const struct experiment *e); /* changed() will be calle
 /* It is the first segment of its block. */
 bool experiment_at_block(const struct experiment *e, int64_t segment);
 
-/* A segment has another state. reason, dir and summary may be NULL. */
+/* The state of a segment has changed. reason, dir and summary may be NULL. */
 void experiment_report(struct experiment *e, int64_t segment, const char *state, const char *reason,
 	const char *dir, json_t *summary);
 int64_t experiment_done(const struct experiment *e); /* segments */

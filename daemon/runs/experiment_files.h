@@ -13,7 +13,7 @@
 
 struct experiment_files {
 	const struct spec *spec;
-	json_t *rows; /* of all segments, as "show" has them */
+	json_t *rows; /* of all segments, as in "show" */
 	json_t *run, *engines;
 	char dir[PATH_MAX];
 	char hashes[256]; /* out: " experiment_sha256=... summary_sha256=..." */

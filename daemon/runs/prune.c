@@ -68,7 +68,7 @@ struct pruner {
 	struct clock_trust clock;
 	bool doubt_logged;
 	int64_t after; /* retention continues above this id */
-	int64_t ended; /* runs, since retention was last complete */
+	int64_t ended; /* runs that ended since retention was last complete */
 	bool soon;     /* the timer is set for a run that has ended */
 	char missing[PATH_MAX], missing_logged[PATH_MAX]; /* the last run without a folder */
 };
@@ -166,7 +166,7 @@ static void end_retention(struct batch *b)
 				json_string_value(json_object_get(b->item[i].row, "dir")));
 	if (complete)
 		p->after = next;
-	if (complete && next == 0) { /* all runs were looked at */
+	if (complete && next == 0) { /* all runs were checked */
 		p->ended -= b->ended;
 		log_missing(p);
 	}

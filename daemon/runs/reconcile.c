@@ -153,7 +153,7 @@ static int settle_segments(
 
 /* ---- runs that had ended, but not as done ---- */
 
-/* What killed engines were writing, in this attempt and in the one before. */
+/* Removes unfinished files of killed engines, in this attempt and in the one before. */
 static void sweep_attempts(const struct reconcile_options *o, const struct run *run)
 {
 	struct run attempt = *run;

@@ -319,7 +319,7 @@ void run_files_sweep(const char *dir)
 /* An engine lists at most 100,000 steps in its figures, some MB. */
 enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20, EXPERIMENT_BYTES = 1 << 30 };
 
-/* The value of " key=" in a marker, NULL when it has none. */
+/* The value of " key=" in a marker, NULL if it has none. */
 static const char *value_of(const char *marker, const char *key)
 {
 	const char *at = strstr(marker, key);
@@ -335,7 +335,7 @@ static bool equals(const char *value, const char *expected)
 		(value[n] == ' ' || value[n] == '\n');
 }
 
-/* The file beside a marker is the one whose hash the marker gives under this key. */
+/* Whether the file beside a marker has the hash that the marker gives under this key. */
 static bool file_fits(
 	const char *dir, const char *marker, const char *name, const char *key, size_t max)
 {
@@ -353,7 +353,7 @@ static bool metrics_fit(const char *dir, const char *marker)
 	return file_fits(dir, marker, ARTIFACT_METRICS, " metrics_sha256=", FIGURES_BYTES);
 }
 
-/* Those of an experiment. Earlier builds wrote none. */
+/* The hashes of an experiment's files. Earlier builds wrote none. */
 static bool results_fit(const char *dir, const char *marker)
 {
 	return value_of(marker, " experiment_sha256=") == NULL ||
@@ -421,7 +421,7 @@ static bool run_valid(const char *dir, const struct run *run)
 	return valid;
 }
 
-/* A killed writer may have left the rename of its marker unsynced. */
+/* The rename of a marker may be unsynced if its writer was killed. */
 static int sync_dir(const char *dir)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -78,8 +78,8 @@ int run_files_check_marker(const char *dir, const struct run *run, bool own, boo
 int run_files_remove_marker(const char *dir);
 
 /*
- * The summary of a segment that is complete, as its engine wrote it, and [{path, bytes}] of its
- * files, as JSON text that the caller frees. NULL: there is no summary.
+ * The engine's summary of a complete segment, and [{path, bytes}] of its files, as JSON text that
+ * the caller frees. NULL: there is no summary.
  */
 char *run_files_summary(const char *dir, char **artifacts);
 

@@ -53,7 +53,10 @@ void task_set_stop(struct task *t, enum run_state state, const char *reason)
 	snprintf(t->stop_reason, sizeof(t->stop_reason), "%s", reason);
 }
 
-/* Without the long arrays (a value for each step), which "show" has: an event must fit a buffer. */
+/*
+ * Without the long arrays (a value for each step), which "show" has, because an event must fit into
+ * a buffer.
+ */
 static json_t *in_brief(json_t *summary)
 {
 	json_t *brief = json_copy(summary), *value;

@@ -49,7 +49,7 @@ struct task {
 	bool left, inspecting, inspected;
 	bool replaced;  /* an experiment: it continues with the next engines */
 	bool finishing; /* an experiment: its files are written, no block is run any more */
-	int64_t cut;    /* the segment that was being trained, -1: none */
+	int64_t cut;    /* the segment in training, -1: none */
 	char cut_reason[RUN_REASON_BYTES];
 };
 

@@ -141,7 +141,7 @@ static int read_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 	return 0;
 }
 
-/* Whether the tables of the present schema are there, whole: 0, or -EBADMSG with error. */
+/* Whether the tables of the present schema are complete: 0, or -EBADMSG with error. */
 static int check_tables(sqlite3 *db, char *error, size_t error_bytes)
 {
 	int rc = 0;

@@ -277,7 +277,7 @@ void record_transition(struct store *s, struct run *run,
 	store_add(s, &j->job);
 }
 
-/* Before store_start: work in a transaction of its own. */
+/* Before store_start: runs work in its own transaction. */
 static int do_now(
 	struct store *s, int (*work)(struct store_job *, struct sqlite3 *), struct store_job *job)
 {

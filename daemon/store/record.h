@@ -54,10 +54,10 @@ void record_segment(struct store *s, const struct record_segment *segment,
 void record_resize(struct store *s, int64_t run, const struct spec *spec,
 	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
 	void *arg);
-/* A block, from 0, does not count, and its waiting segments are skipped. Retried likewise. */
+/* Voids a block, from 0, and skips its waiting segments. Also retried. */
 void record_void(struct store *s, int64_t run, int64_t block, const char *reason);
 
-/* done's rc is 0 also for a run that does not exist. */
+/* done's rc is also 0 for a run that does not exist. */
 void record_priority(
 	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg);
 /* Sets or clears the mark that protects a run from pruning. rc -ENOENT: no such run. */
@@ -90,7 +90,7 @@ struct record_hold {
 void record_hold_set(struct store *s, const struct record_hold *hold,
 	void (*done)(void *arg, int rc), void *arg);
 
-/* Any other work in the store's thread, without the database: files of runs. work owns nothing. */
+/* Other work in the store's thread, without the database: files of runs. work owns nothing. */
 void record_files(
 	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
 
@@ -119,9 +119,9 @@ void record_list(struct store *s, const char *state_dir, const struct record_lis
 
 struct record_prunable {
 	int64_t keep;            /* the newest of them that stay; -1: no such limit */
-	int64_t ended_before_ns; /* UTC; INT64_MAX: whenever */
+	int64_t ended_before_ns; /* UTC; INT64_MAX: any time */
 	bool either;             /* one of these two is enough; else both */
-	int64_t uid;             /* -1: everybody's */
+	int64_t uid;             /* -1: all users */
 	int state;               /* enum run_state, or -1: all ended ones */
 	int64_t after, limit;    /* ids above after, ascending */
 	bool count_kept;         /* count the other matching runs, which stay */
@@ -160,7 +160,7 @@ int record_hold_read(struct store *s, struct record_hold *hold);
 int record_ended_now(struct store *s, int64_t id, struct run *was);
 int record_delete_now(struct store *s, int64_t id);                /* record_delete */
 int record_transition_now(struct store *s, const struct run *run); /* record_transition */
-/* *n: how often run moved into state for a reason that begins with prefix. */
+/* *n: how often run moved into state with a reason that begins with prefix. */
 int record_count_transitions(
 	struct store *s, int64_t run, enum run_state state, const char *prefix, int64_t *n);
 

@@ -44,7 +44,7 @@ enum run_column {
 	RUN_COLUMN_KEPT,
 	RUN_COLUMN_PRIORITY,
 	RUN_COLUMN_RERUN_OF,
-	RUN_COLUMN_COUNT /* where a query may have more columns */
+	RUN_COLUMN_COUNT /* before further columns of a query */
 };
 
 static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
@@ -85,7 +85,7 @@ static int read_run(sqlite3_stmt *stmt, struct run *run)
 	return 0;
 }
 
-/* ---- one job for all questions ---- */
+/* ---- one job for all queries ---- */
 
 struct query_job {
 	struct store_job job;

@@ -23,8 +23,8 @@ struct store {
 	struct database db; /* of the thread, once it is started */
 	pthread_t thread;
 	bool started;
-	int fd;                   /* eventfd: something is complete, or failing began or ended */
-	_Atomic int64_t begun_ns; /* monotonic: of what the thread is doing; 0: nothing */
+	int fd;                   /* eventfd: a job is complete, or a failure began or ended */
+	_Atomic int64_t begun_ns; /* monotonic start of the thread's current job; 0: idle */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t wake;
@@ -34,7 +34,7 @@ struct store {
 	int64_t undelivered;
 
 	/* of the thread */
-	struct jobs kept; /* writes that must not be lost and could not be written yet */
+	struct jobs kept; /* writes that must not be lost and are not written yet */
 	bool damaged;
 	int64_t retry_ns; /* monotonic; while failing */
 	int lost;         /* writes given up at the close */
@@ -260,7 +260,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	*s->kept.end = first;
 	first = take_all(&s->kept);
 	rc = commit(s, first);
-	/* the log begins again after a checkpoint, and then needs no more room */
+	/* the log starts again after a checkpoint, and then needs no more room */
 	if (store_is_full(rc) && database_checkpoint(&s->db) == 0)
 		rc = commit(s, first);
 	/* before a refusal is delivered, because its client may ask for the reason at once */

@@ -61,7 +61,7 @@ double store_busy_s(const struct store *s);
  */
 bool store_failure(struct store *s, struct store_failure *out);
 bool store_failing(struct store *s);
-/* In the thread: whether the database is no longer where it was opened. */
+/* In the thread: whether the database's name leads to another file. */
 bool store_gone(struct store *s);
 
 /* {path, errno, error, since, advice}, as in protocol.h; JSON null: it is not failing. */

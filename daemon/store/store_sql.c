@@ -93,7 +93,7 @@ void store_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice),
 			"fuser -v %.500s shows the process; end it, or wait for it", path);
 	else if (rc == -ESTALE)
-		snprintf(out->advice, sizeof(out->advice), "put it back, or restart gpt2d");
+		snprintf(out->advice, sizeof(out->advice), "restore the file, or restart gpt2d");
 	else if (rc == -EBADMSG)
 		snprintf(out->advice, sizeof(out->advice),
 			"stop gpt2d, then see " STORE_DAMAGED_SECTION);
@@ -101,8 +101,8 @@ void store_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice), "make %.500s writable", where);
 	else if (rc == -ETIMEDOUT)
 		snprintf(out->advice, sizeof(out->advice),
-			"see the kernel's log about %.300s, or whether its server can be reached;"
-			" gpt2d continues when it answers",
+			"see the kernel's log about %.300s, and check its server;"
+			" gpt2d continues when the disk answers",
 			where);
 	else
 		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",

@@ -22,21 +22,23 @@ enum { FAILURE_TEXT_BYTES = 1024 }; /* fits a refusal */
 
 enum { STORE_SILENT_S = 7, STORE_ADVICE_BYTES = 640 };
 struct store_failure {
-	/* A negative errno: -ESTALE: the files were removed or replaced; -EBADMSG: the database is
-	 * damaged; -ETIMEDOUT: the thread has been busy with one thing for STORE_SILENT_S. */
+	/*
+	 * A negative errno: -ESTALE: the files were removed or replaced; -EBADMSG: the database is
+	 * damaged; -ETIMEDOUT: the thread has been busy with one job for STORE_SILENT_S.
+	 */
 	int rc;
 	int64_t since_ns; /* UTC */
 	char path[PATH_MAX];
-	char advice[STORE_ADVICE_BYTES]; /* what to do about it */
+	char advice[STORE_ADVICE_BYTES]; /* advice */
 };
 
-/* A negative errno of a disk, a quota or a limit that lets nothing more be written. */
+/* Whether rc, a negative errno, means a full disk, a quota or a limit. */
 bool store_is_full(int rc);
 
-/* What to do where files may not be that large. */
+/* Advice if files may not be that large. */
 extern const char store_too_large[];
 
-/* rc, path and advice of *out. It asks the file system: not for the loop. */
+/* Fills rc, path and advice of *out. It asks the file system: not for the loop. */
 void store_describe(const char *path, int rc, struct store_failure *out);
 
 /*

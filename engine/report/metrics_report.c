@@ -300,7 +300,7 @@ static json_t *pack_exposed(const struct measure_summary *sum)
 		"exposed_split_steps", INT(sum->split_steps));
 }
 
-/* Seconds of the steps until one's loss is at most work.target_loss; null: not asked, or never. */
+/* Seconds until a loss is at most work.target_loss; null: no target, or not reached. */
 static json_t *time_to_loss(const struct metrics_segment *s)
 {
 	const struct measure *m = s->measure;
