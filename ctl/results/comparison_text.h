@@ -18,7 +18,7 @@ bool comparison_text_hidden(const json_t *comparison, const json_t *row);
 /* Of its intervals, in percent. */
 int comparison_text_confidence(const json_t *comparison);
 
-/* comparison has `machine` besides, an object or null: what the run's files say of the machine. */
+/* comparison also has `machine`, an object or null: the machine as described in the run's files. */
 void comparison_text_print(struct output *o, const json_t *comparison);
 
 #endif

@@ -459,7 +459,7 @@ static void print_place(const struct settings *s, const char *name, FILE *errors
 		fprintf(errors, "%s:%d: ", file, line);
 }
 
-/* The rules of listen and join. NULL: they are kept. */
+/* The rules of listen and join. NULL: they are met. */
 static const char *wrong_nodes(const struct settings *s, const char **name, const char **value)
 {
 	const enum settings_part part = settings_part(s);

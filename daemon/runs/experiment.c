@@ -45,11 +45,12 @@ struct experiment {
 	char failures[SPEC_ARMS_MAX]
 		     [RUN_REASON_BYTES]; /* why an arm has failed; empty: it has not */
 	char failure[RUN_REASON_BYTES];  /* of the first arm that has failed */
-	struct event *tick;              /* each TICK_MS while the engines train; NULL: not begun */
-	int64_t tick_ns;                 /* the last one, by the clock that counts suspension */
-	int64_t training, ticked;        /* segments: with the engines now, and then; -1: none */
-	int jobs;                        /* with the worker or the store */
-	bool destroyed;                  /* freed when the last job is back */
+	/* each TICK_MS while the engines train; NULL: not started */
+	struct event *tick;
+	int64_t tick_ns;          /* the last one, by the clock that counts suspension */
+	int64_t training, ticked; /* segments: the current and the next; -1: none */
+	int jobs;                 /* jobs at the worker or the store */
+	bool destroyed;           /* freed after the last job */
 };
 
 /* ---- rows ---- */

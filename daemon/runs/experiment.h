@@ -27,7 +27,7 @@ struct experiment_options {
 	struct worker *worker;
 	struct follow *follow;
 	struct run_log *run_log;
-	/* In the event loop, later: experiment_next may answer otherwise. */
+	/* Called in the event loop, later: the result of experiment_next may have changed. */
 	void (*changed)(void *arg);
 	void *arg;
 };

@@ -166,9 +166,9 @@ static void segment_failed(
 	}
 	t->failed = true;
 	if (t->experiment != NULL && !w->in_slot)
-		t->done++; /* it was trained, and is not written any more */
+		t->done++; /* it was trained, and cannot be written */
 	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
-	if (poisoned) { /* ends the run as well */
+	if (poisoned) { /* also ends the run */
 		engine_pool_restart(s->options->pool, reason);
 		return;
 	}
