@@ -398,7 +398,7 @@ int checkpoint_find(const char *path, char **dir, char *error, size_t error_byte
 	} else {
 		snprintf(error, error_bytes, "%s: %s", path,
 			n < 0 ? strerror(-n)
-			      : "no checkpoint is there (expected " CHECKPOINT_MANIFEST
+			      : "no checkpoint found (expected " CHECKPOINT_MANIFEST
 				", " CHECKPOINT_STEP "N or " CHECKPOINT_FOLDER "/" CHECKPOINT_STEP
 				"N)");
 		n = n < 0 ? n : -ENODATA;
