@@ -33,7 +33,7 @@ bool text_waits(const char *waiting);
  * another one, which the text repeats.
  */
 const char *text_waiting(const json_t *object, char *out, size_t bytes);
-/* A line of what protocol.h calls an outlook; nothing for null. */
+/* A line about an outlook object of protocol.h; nothing for null. */
 void text_outlook(const struct term *t, const json_t *outlook);
 /* Of the reply to "status": how many runs are queued, why, and the first rows of them. */
 void text_queue(const struct term *t, const json_t *status, size_t rows);

@@ -255,7 +255,7 @@ def test_what_cannot_be_resumed_is_refused():
                 (99, {}, "run 99: no such run"),
                 (none["id"], {}, f"run {none['id']} has no checkpoint (checkpoint.at_end in its spec writes one)"),
                 (experiment, {}, f"run {experiment} is an experiment: give the path of a segment's folder, below "),
-                (str(d.home), {}, "no checkpoint is there"),
+                (str(d.home), {}, "no checkpoint found"),
                 (first["id"], {"model": {"preset": "nano", "n_layer": 3}}, "model.n_layer 2, this run has 3"),
                 (first["id"], {"train_batch_size": 4}, "train_batch_size 8, this run has 4"),
                 (first["id"], {"model": {"preset": "nano", "tied_head": False}}, "model.tied_head true, this run has false"),
