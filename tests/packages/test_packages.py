@@ -315,6 +315,42 @@ def test_promtool(testbed):
     assert named - known == set()
 
 
+LABELS = 'instance="box", socket="/run/gpt2d/gpt2d.sock"'
+IDLE = {f"gpt2d_queue_length{{{LABELS}}}": "2x60", f"gpt2d_drained{{{LABELS}}}": "0x60", f"gpt2d_released{{{LABELS}}}": "0x60"}
+
+
+@pytest.mark.parametrize("alert, series", [
+    ("Gpt2dFiguresOld", {'node_textfile_mtime_seconds{instance="box", file="gpt2d.prom"}': "0x60"}),
+    ("Gpt2dFiguresOld", {'node_textfile_mtime_seconds{instance="box", file="/var/lib/prometheus/node-exporter/gpt2d.prom"}': "0x60"}),
+    (None, {'node_textfile_mtime_seconds{instance="box", file="gpt2d.prom"}': "0+60x60"}),
+    ("Gpt2dStoreFailing", {f"gpt2d_store_failing{{{LABELS}}}": "1x60"}),
+    ("Gpt2dDiskFillsUp", {f"gpt2d_state_dir_free_bytes{{{LABELS}}}": "4x60", f"gpt2d_state_dir_size_bytes{{{LABELS}}}": "100x60"}),
+    ("Gpt2dEnginesRestart", {f"gpt2d_engine_restarts_total{{{LABELS}}}": "0+1x60"}),
+    ("Gpt2dQueueDoesNotMove", IDLE),
+    (None, {**IDLE, f"gpt2d_run_id{{{LABELS}}}": "7x60"}),
+    (None, {**IDLE, f"gpt2d_drained{{{LABELS}}}": "1x60"}),
+    ("Gpt2dGpuShared", {f'gpt2d_gpu_other_processes{{{LABELS}, rank="0"}}': "1x60", f"gpt2d_run_id{{{LABELS}}}": "7x60"}),
+    (None, {f'gpt2d_gpu_other_processes{{{LABELS}, rank="0"}}': "1x60"}),
+])
+def test_alerts(tmp_path, alert, series):
+    """After half an hour of such figures this alert fires and no other does."""
+    samples = f"""[{{labels: '{{alertname="{alert}"}}', value: 1}}]""" if alert else "[]"
+    rows = "\n".join(f"  - {{series: '{name}', values: '{values}'}}" for name, values in series.items())
+    (tmp_path / "test.yml").write_text(f"""
+rule_files: [{ROOT}/packaging/prometheus/gpt2d.rules.yml]
+tests:
+- interval: 1m
+  input_series:
+{rows}
+  promql_expr_test:
+  - expr: count by (alertname) (ALERTS{{alertstate='firing'}})
+    eval_time: 30m
+    exp_samples: {samples}
+""")
+    done = subprocess.run([promtool(), "test", "rules", tmp_path / "test.yml"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_watchdog(testbed):
     """A gpt2d that hangs is killed and comes back, with the queue as it was."""
     testbed.shell("mkdir -p /run/systemd/system/gpt2d.service.d && printf '[Service]\\nWatchdogSec=4\\nRestartSec=0\\n' "
