@@ -264,6 +264,15 @@ static void check_log(struct checks *c)
 		ok(c, "%s", s->log_file ? s->log_file : "standard error");
 }
 
+static int may_use_folder(const char *path, int mode)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? may(path, mode) : -ENOTDIR;
+}
+
 static void check_data(struct checks *c)
 {
 	const struct settings *s = c->settings;
@@ -279,10 +288,7 @@ static void check_data(struct checks *c)
 	}
 	for (size_t i = 0; i < s->data_roots.n; i++) {
 		const char *path = s->data_roots.path[i];
-		struct stat st;
-		int rc = stat(path, &st) < 0  ? -errno
-			: S_ISDIR(st.st_mode) ? may(path, X_OK)
-					      : -ENOTDIR;
+		int rc = may_use_folder(path, X_OK);
 
 		if (rc < 0)
 			warn(c, "data_roots: %s: %s: runs cannot read files below it", path,
@@ -292,6 +298,25 @@ static void check_data(struct checks *c)
 	if (good)
 		ok(c, "data_roots: %s%s", s->data_roots.n > 0 ? s->data_roots.path[0] : "anywhere",
 			s->data_roots.n > 1 ? ", ..." : "");
+}
+
+static void check_checkpoints(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	bool good = true;
+
+	for (size_t i = 0; i < s->checkpoint_roots.n; i++) {
+		const char *path = s->checkpoint_roots.path[i];
+		int rc = may_use_folder(path, W_OK | X_OK);
+
+		if (rc < 0)
+			warn(c, "checkpoint_roots: %s: %s: runs write no checkpoints there", path,
+				strerror(-rc));
+		good = good && rc == 0;
+	}
+	if (good && s->checkpoint_roots.n > 0)
+		ok(c, "checkpoint_roots: %s%s", s->checkpoint_roots.path[0],
+			s->checkpoint_roots.n > 1 ? ", ..." : "");
 }
 
 /* A failing write is tried again. */
@@ -748,8 +773,12 @@ static const struct check table[] = {
 	{"engine", NULL, ALL, check_engine,
 		"run it with --version; its errors are above, on standard error", false},
 	{"log", "log_file", EVER, check_log, "set log_file", false},
-	{"metrics", "metrics_file", EVER, check_metrics, "see metrics_file in gpt2d.conf(5)",
+	{"checkpoints", "checkpoint_roots", EVER, check_checkpoints,
+		"chown gpt2d, or see AS A SERVICE in gpt2d(8) if the folder is read-only for the "
+		"service",
 		false},
+	{"metrics", "metrics_file", EVER, check_metrics,
+		"see metrics_file in gpt2d.conf(5)", false},
 	{"data", "data_roots", EVER, check_data, "see data_roots in gpt2d.conf(5)", false},
 	{"state", "state_dir", EVER, check_state, "set state_dir", true},
 	{"group", "socket_group", EVER, check_group, NULL, false},

@@ -209,17 +209,20 @@ def test_places_where_the_start_fails(home):
 
 
 def test_what_the_start_only_warns_of(home):
-    words = ("--data-roots", home / "none", "--metrics-file", home / "none/m")
+    words = ("--data-roots", home / "none", "--metrics-file", home / "none/m", "--checkpoint-roots", home / "none")
     found = checks(home, *words)
     assert found["data"][:2] == ("warn", f"data_roots: {home}/none: No such file or directory: runs cannot read files below it")
     assert found["metrics"][0] == "warn" and f"{home}/none/m: No such file or directory" in found["metrics"][1]
     tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
         check=False)
+    assert found["checkpoints"][:2] == ("warn", f"checkpoint_roots: {home}/none: No such file or directory: runs write no checkpoints there")
     assert tested.returncode == 0 and f"warning: {found['data'][1]}\n" in tested.stderr
+    assert f"warning: {found['checkpoints'][1]}\n" in tested.stderr
     with Daemon(home=home, options=words) as d:
         wait_for(lambda: found["data"][1] in d.said() and found["metrics"][1] in d.said(), "the warnings")
     assert checks(home, "--socket-mode", "0660")["data"][0] == "warn"
     assert checks(home, "--socket-mode", "0660", "--data-roots", home)["data"][0] == "ok"
+    assert checks(home, "--checkpoint-roots", home)["checkpoints"][:2] == ("ok", f"checkpoint_roots: {home}")
 
 
 def test_no_place_of_ones_own(home):

@@ -250,8 +250,11 @@ def test_checkpoints_in_a_folder_of_the_machine(testbed):
     run = submit(testbed, "saves", 5, user="ann", checkpoint={"at_end": True, "dir": "/srv/checkpoints"})
     wait_for(lambda: state(testbed, run) == "done", "a run that saves a checkpoint")
     assert list((testbed.tree / "srv/checkpoints" / f"{run}-saves").iterdir())
+    part.write_text("checkpoint_roots = /home/checkpoints\n")
+    testbed.shell("mkdir /home/checkpoints && chown gpt2d /home/checkpoints && systemctl restart gpt2d")
+    assert "checkpoint_roots: /home/checkpoints: Read-only file system: " in testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
     part.unlink()
-    testbed.shell("rm -r /srv/checkpoints && systemctl restart gpt2d")
+    testbed.shell("rm -r /srv/checkpoints /home/checkpoints && systemctl restart gpt2d")
 
 
 def test_an_administrator(testbed):
