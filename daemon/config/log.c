@@ -68,9 +68,22 @@ static struct {
 
 /* ---- the place ---- */
 
+/* Whether systemd connected standard error to the journal: JOURNAL_STREAM in systemd.exec(5). */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[64];
+	struct stat st;
+
+	if (stream == NULL || fstat(STDERR_FILENO, &st) < 0 || access(journal_socket, W_OK) < 0)
+		return false;
+	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(own, stream) == 0;
+}
+
 static bool is_journal(const char *to)
 {
-	return to != NULL && strcmp(to, "journal") == 0;
+	return to == NULL ? stderr_is_journal() : strcmp(to, "journal") == 0;
 }
 
 static bool is_stderr(const char *to)

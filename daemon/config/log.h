@@ -16,8 +16,9 @@
 enum { LOG_WAIT_MS = 100, LOG_HELD_BYTES = 256 * 1024 };
 
 /*
- * to: a file, appended to; NULL or "stderr"; or "journal", which keeps time and level itself. 0 or
- * a negative errno with error. to must stay.
+ * to: a file, appended to; "stderr"; "journal", which keeps time and level itself; or NULL: the
+ * journal if systemd connected standard error to it, else standard error. 0 or a negative errno
+ * with error. to must stay.
  */
 int log_open(const char *to, char *error, size_t error_bytes);
 /*

@@ -96,9 +96,13 @@ const struct settings_row settings_rows[] = {
 			"This applies to the spec key\n"
 			".Ic checkpoint.dir .\n"
 			"Without that key a run writes its checkpoints in its own folder.\n"
-			"A service can write only below its state directory; add other folders to "
-			"ReadWritePaths= in a drop-in of its unit.\n"},
-	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
+			"The user gpt2d runs as must be able to write to these folders.\n"
+			"A service cannot write below /home, /usr, /boot and /etc.\n"
+			"AS A SERVICE in\n"
+			".Xr gpt2d 8\n"
+			"explains how to change that.\n"},
+	{"log_file", SETTING_PATH, AT(log_file),
+		.unset = "standard error, which is the journal under systemd",
 		.help = "log file, appended to; or the word stderr, or journal",
 		.manual =
 			"Its folder must exist.\n"

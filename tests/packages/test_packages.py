@@ -277,6 +277,8 @@ def test_a_users_own_daemon(testbed):
     daemon = json.loads(shown.splitlines()[0])["daemon"]
     assert daemon["socket"] == f"/run/user/{uid}/gpt2d/gpt2d.sock" and daemon["state_dir"] == "/home/eve/.local/state/gpt2d"
     assert list((testbed.tree / "home/eve/.local/state/gpt2d").rglob("RUN_COMPLETE.txt"))
+    lines = testbed.run("journalctl", f"_UID={uid}", "-t", "gpt2d", "-o", "cat").stdout.splitlines()
+    assert "run 1: done" in lines  # without a time and a level, which the journal has itself
     testbed.run("systemctl", "stop", f"user@{uid}")
 
 
