@@ -11,7 +11,7 @@ trap '[ "$id" -eq 0 ] || rm -rf "$folder"' EXIT
 options=(--socket "$folder/gpt2d.sock" --state-dir "$folder/state" --log-file "$RUN_DIR/log/$SLURMD_NODENAME.log" "$@")
 
 if [ -n "$peer" ]; then
-	address=$(getent ahostsv4 "$peer" | sed -n '1s/ .*//p')
+	address=$({ getent ahostsv4 "$peer" || getent ahosts "$peer"; } | sed -n '1s/ .*//p')
 	interface=${GPT2D_INTERFACE:-$(ip -o route get "$address" | sed -n 's/.* dev \([^ ]*\).*/\1/p')}
 	if [ -z "$interface" ]; then
 		echo "node.sh: no route from $SLURMD_NODENAME to $peer: set GPT2D_INTERFACE" >&2
