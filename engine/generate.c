@@ -20,19 +20,26 @@
 enum { CHUNK_ELEMS = 1 << 20, POSITIONS_MIN = 64, ALIGN_BYTES = 256 };
 #define PROGRESS_NS CLOCK_S_NS
 
-struct generation {
-	struct link *link;
-	int64_t run, number;
-	int64_t asked, stop; /* tokens to add at most; the one to end after, -1: none */
-	struct sample sample;
-
+/* A model whose weights are on the device. */
+struct generate_model {
 	struct checkpoint *checkpoint;
 	struct spec *spec; /* of its arm; the model's shape is this one's */
 	const struct spec_config *config;
 	struct arena arena;
 	struct k_context *ctx;
 	struct k_stream *stream;
-	void *params, *acts;
+	void *params;
+	bool loaded;
+};
+
+struct generation {
+	struct link *link;
+	int64_t run, number;
+	int64_t asked, stop; /* tokens to add at most; the one to end after, -1: none */
+	struct sample sample;
+
+	struct generate_model *m;
+	void *acts;
 	struct model model;
 	int32_t *device_tokens;
 	int32_t *tokens; /* prompt, then what is added */
@@ -63,29 +70,48 @@ static bool fail(struct generation *g, bool refused, const char *format, ...)
 
 static bool device_failed(struct generation *g, int rc)
 {
-	const char *why = g->ctx ? k_context_error(g->ctx) : NULL;
+	const char *why = g->m->ctx ? k_context_error(g->m->ctx) : NULL;
 
 	return fail(g, false, "device: %s", why ? why : strerror(-rc));
 }
 
 /* ---- the checkpoint ---- */
 
+static void finish_model(struct generate_model *m)
+{
+	if (m->ctx)
+		k_free(m->ctx, m->params);
+	k_stream_destroy(m->stream);
+	k_context_destroy(m->ctx);
+	if (m->spec)
+		arena_finish(&m->arena);
+	spec_free(m->spec);
+	checkpoint_close(m->checkpoint);
+	*m = (struct generate_model){0};
+}
+
+/* The model of the generation before stays if it is of the same checkpoint. */
 static bool open_checkpoint(struct generation *g, const char *dir)
 {
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec_options options = {0};
+	struct checkpoint *c = NULL;
 	const json_t *manifest;
 	char *text;
 	bool parsed;
+	int rc = checkpoint_open(dir, &c, g->error, sizeof(g->error));
 
-	if (checkpoint_open(dir, &g->checkpoint, g->error, sizeof(g->error))) {
+	if (rc || (g->m->loaded && strcmp(g->m->checkpoint->sha256, c->sha256) == 0)) {
+		checkpoint_close(c);
 		free(errors);
-		return false;
+		return rc == 0;
 	}
-	manifest = g->checkpoint->manifest;
+	finish_model(g->m);
+	g->m->checkpoint = c;
+	manifest = g->m->checkpoint->manifest;
 	options.world = (int)json_integer_value(json_object_get(manifest, "world"));
 	text = json_dumps(json_object_get(manifest, "spec"), JSON_REAL_PRECISION(17));
-	parsed = text && spec_parse(text, strlen(text), &options, &g->spec, errors) == 0;
+	parsed = text && spec_parse(text, strlen(text), &options, &g->m->spec, errors) == 0;
 	if (!parsed)
 		fail(g, false, "%s: spec: %s: %s", dir, text ? errors->error[0].key : "",
 			text ? errors->error[0].message : "it has none");
@@ -93,19 +119,19 @@ static bool open_checkpoint(struct generation *g, const char *dir)
 	free(errors);
 	if (!parsed)
 		return false;
-	g->config = &g->spec->arms[0].config;
-	arena_init(&g->arena, &g->config->model);
-	if (g->arena.param_elems != g->checkpoint->param_elems)
+	g->m->config = &g->m->spec->arms[0].config;
+	arena_init(&g->m->arena, &g->m->config->model);
+	if (g->m->arena.param_elems != g->m->checkpoint->param_elems)
 		return fail(g, false,
 			"%s: %" PRId64 " parameters with padding, its model has %" PRId64, dir,
-			g->checkpoint->param_elems, g->arena.param_elems);
+			g->m->checkpoint->param_elems, g->m->arena.param_elems);
 	return true;
 }
 
 static bool check_request(struct generation *g, const json_t *params)
 {
 	const json_t *prompt = json_object_get(params, "prompt"), *token;
-	const struct spec_model *m = &g->config->model;
+	const struct spec_model *m = &g->m->config->model;
 	size_t i;
 
 	g->prompt = (int64_t)json_array_size(prompt);
@@ -145,17 +171,17 @@ static int64_t positions_for(const struct generation *g, int64_t tokens)
 
 	while (t < tokens)
 		t *= 2;
-	return t < g->config->model.n_positions ? t : g->config->model.n_positions;
+	return t < g->m->config->model.n_positions ? t : g->m->config->model.n_positions;
 }
 
 static struct activations_shape shape_of(const struct generation *g, int64_t positions)
 {
 	return (struct activations_shape){
-		.model = &g->config->model,
+		.model = &g->m->config->model,
 		.recompute = SPEC_RECOMPUTE_FULL,
 		.B = 1,
 		.T = positions,
-		.elem_bytes = (int64_t)k_elem_bytes(g->ctx),
+		.elem_bytes = (int64_t)k_elem_bytes(g->m->ctx),
 		.real_bytes = (int64_t)sizeof(k_real),
 	};
 }
@@ -174,14 +200,17 @@ static bool make_device(struct generation *g, const struct warm *w)
 		.threads = w->threads,
 		.error = g->error,
 		.error_bytes = sizeof(g->error)};
-	int rc = k_context_create(&options, &g->ctx);
+	int rc;
 
+	if (g->m->loaded)
+		return true;
+	rc = k_context_create(&options, &g->m->ctx);
 	if (rc)
 		return g->error[0] ? false : device_failed(g, rc);
-	if (k_context_set_dtype(g->ctx, dtype_of(g->config->precision)))
+	if (k_context_set_dtype(g->m->ctx, dtype_of(g->m->config->precision)))
 		return fail(g, true, "this engine does not compute in %s, as the run did",
-			spec_precision_name(g->config->precision));
-	rc = k_stream_create(g->ctx, K_STREAM_COMPUTE, "generate", &g->stream);
+			spec_precision_name(g->m->config->precision));
+	rc = k_stream_create(g->m->ctx, K_STREAM_COMPUTE, "generate", &g->m->stream);
 	return rc ? device_failed(g, rc) : true;
 }
 
@@ -189,23 +218,24 @@ static bool make_device(struct generation *g, const struct warm *w)
 static bool take_memory(struct generation *g)
 {
 	const struct activations_shape shape = shape_of(g, positions_for(g, g->prompt + g->asked));
-	const struct spec_model *model = &g->config->model;
-	const int64_t elem = shape.elem_bytes, vocab = g->arena.vocab_padded;
+	const struct spec_model *model = &g->m->config->model;
+	const int64_t elem = shape.elem_bytes, vocab = g->m->arena.vocab_padded;
 	const int64_t shared = activations_bytes(&shape), qkv = shape.T * 3 * model->n_embd * elem;
 	const int64_t stride = (qkv + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 	struct model_buffers buffers;
 
-	g->params = k_alloc(g->ctx, (size_t)(g->arena.param_elems * elem));
-	g->acts = k_alloc(g->ctx, (size_t)(shared + model->n_layer * stride));
-	g->device_tokens = k_alloc(g->ctx, (size_t)shape.T * sizeof(*g->device_tokens));
-	if (!g->params || !g->acts || !g->device_tokens)
+	if (!g->m->loaded)
+		g->m->params = k_alloc(g->m->ctx, (size_t)(g->m->arena.param_elems * elem));
+	g->acts = k_alloc(g->m->ctx, (size_t)(shared + model->n_layer * stride));
+	g->device_tokens = k_alloc(g->m->ctx, (size_t)shape.T * sizeof(*g->device_tokens));
+	if (!g->m->params || !g->acts || !g->device_tokens)
 		return fail(g, false,
 			"no memory on the device for the model beside the engine's buffers\n"
 			"free it: gpt2ctl release, then gpt2ctl warm");
-	buffers = (struct model_buffers){.params = g->params, .acts = g->acts};
-	model_init(&g->model, g->ctx, g->stream, &g->arena, &shape, &buffers);
+	buffers = (struct model_buffers){.params = g->m->params, .acts = g->acts};
+	model_init(&g->model, g->m->ctx, g->m->stream, &g->m->arena, &shape, &buffers);
 	g->model.layout.qkv = (struct activations_tensor){.first = shared, .stride = stride};
-	g->row = k_alloc_host(g->ctx, (size_t)(vocab * elem));
+	g->row = k_alloc_host(g->m->ctx, (size_t)(vocab * elem));
 	g->logits = memory_zeroed((size_t)vocab, sizeof(*g->logits));
 	g->scratch = memory_zeroed((size_t)vocab, sizeof(*g->scratch));
 	g->log_probs = memory_zeroed((size_t)g->asked, sizeof(*g->log_probs));
@@ -215,33 +245,39 @@ static bool take_memory(struct generation *g)
 /* The fp32 weights of the checkpoint in the compute type, through the activations' memory. */
 static bool load(struct generation *g)
 {
-	float *host = k_alloc_host(g->ctx, CHUNK_ELEMS * sizeof(*host));
-	void *staging = k_alloc(g->ctx, CHUNK_ELEMS * sizeof(k_real));
-	const size_t elem = k_elem_bytes(g->ctx);
-	bool loaded = host && staging;
+	const size_t elem = k_elem_bytes(g->m->ctx);
+	void *staging;
+	float *host;
+	bool loaded;
 	int64_t n;
 	int rc = 0;
 
+	if (g->m->loaded)
+		return true;
+	host = k_alloc_host(g->m->ctx, CHUNK_ELEMS * sizeof(*host));
+	staging = k_alloc(g->m->ctx, CHUNK_ELEMS * sizeof(k_real));
+	loaded = host && staging;
 	if (!loaded)
 		fail(g, false, "no memory to load the weights");
 	loaded = loaded &&
-		checkpoint_verify(g->checkpoint, CHECKPOINT_MASTER, g->error, sizeof(g->error)) ==
-			0;
-	for (int64_t first = 0; loaded && first < g->arena.param_elems; first += n) {
-		n = g->arena.param_elems - first;
+		checkpoint_verify(
+			g->m->checkpoint, CHECKPOINT_MASTER, g->error, sizeof(g->error)) == 0;
+	for (int64_t first = 0; loaded && first < g->m->arena.param_elems; first += n) {
+		n = g->m->arena.param_elems - first;
 		n = n < CHUNK_ELEMS ? n : CHUNK_ELEMS;
-		loaded = checkpoint_read(g->checkpoint, CHECKPOINT_MASTER, first, n, host, g->error,
-				 sizeof(g->error)) == 0;
+		loaded = checkpoint_read(g->m->checkpoint, CHECKPOINT_MASTER, first, n, host,
+				 g->error, sizeof(g->error)) == 0;
 		if (!loaded)
 			break;
-		k_copy_in(g->stream, staging, host, (size_t)n * sizeof(*host));
-		k_cast(g->stream, (char *)g->params + (size_t)first * elem, staging, n);
-		rc = k_stream_sync(g->stream, K_WAIT_NS);
+		k_copy_in(g->m->stream, staging, host, (size_t)n * sizeof(*host));
+		k_cast(g->m->stream, (char *)g->m->params + (size_t)first * elem, staging, n);
+		rc = k_stream_sync(g->m->stream, K_WAIT_NS);
 		if (rc)
 			loaded = device_failed(g, rc);
 	}
-	k_free(g->ctx, staging);
-	k_free_host(g->ctx, host);
+	k_free(g->m->ctx, staging);
+	k_free_host(g->m->ctx, host);
+	g->m->loaded = loaded;
 	return loaded;
 }
 
@@ -250,8 +286,8 @@ static bool load(struct generation *g)
 static void widen(struct generation *g)
 {
 	const uint16_t *narrow = g->row;
-	const enum k_dtype dtype = k_context_dtype(g->ctx);
-	const int64_t vocab = g->config->model.vocab_size;
+	const enum k_dtype dtype = k_context_dtype(g->m->ctx);
+	const int64_t vocab = g->m->config->model.vocab_size;
 
 	if (dtype != K_BF16 && dtype != K_FP16) {
 		memcpy(g->logits, g->row, (size_t)vocab * sizeof(*g->logits));
@@ -271,7 +307,7 @@ static bool forward(struct generation *g)
 	const void *logits;
 	int rc;
 
-	k_copy_in(g->stream, g->device_tokens, g->tokens, (size_t)g->n * sizeof(*g->tokens));
+	k_copy_in(g->m->stream, g->device_tokens, g->tokens, (size_t)g->n * sizeof(*g->tokens));
 	m->T = positions_for(g, g->n);
 	if (!prompt) {
 		m->T = 1;
@@ -279,9 +315,9 @@ static bool forward(struct generation *g)
 		pass.tokens += pass.past;
 	}
 	logits = model_forward_row(m, &pass, prompt ? g->n - 1 : 0);
-	k_copy_out(g->stream, g->row, logits,
-		(size_t)g->config->model.vocab_size * k_elem_bytes(g->ctx));
-	rc = k_stream_sync(g->stream, K_WAIT_NS);
+	k_copy_out(g->m->stream, g->row, logits,
+		(size_t)g->m->config->model.vocab_size * k_elem_bytes(g->m->ctx));
+	rc = k_stream_sync(g->m->stream, K_WAIT_NS);
 	if (rc)
 		return device_failed(g, rc);
 	widen(g);
@@ -294,7 +330,7 @@ static bool add_token(struct generation *g)
 
 	if (!forward(g))
 		return false;
-	token = sample_next(&g->sample, g->logits, g->config->model.vocab_size, g->scratch,
+	token = sample_next(&g->sample, g->logits, g->m->config->model.vocab_size, g->scratch,
 		&g->log_probs[g->n - g->prompt]);
 	if (token < 0)
 		return fail(g, false, "after %" PRId64 " tokens the model's logits are not finite",
@@ -345,8 +381,8 @@ static void send_done(const struct generation *g)
 	link_send(g->link, GENERATE_DONE,
 		json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:f, s:f, s:o, s:f}", "run",
 			(json_int_t)g->run, "number", (json_int_t)g->number, "step",
-			(json_int_t)g->checkpoint->step, "vocab_size",
-			(json_int_t)g->config->model.vocab_size, "tokens", tokens, "log_probs",
+			(json_int_t)g->m->checkpoint->step, "vocab_size",
+			(json_int_t)g->m->config->model.vocab_size, "tokens", tokens, "log_probs",
 			log_probs, "stopped", g->stopped, "load_s",
 			(double)(g->loaded_ns - g->begin_ns) / 1e9, "first_token_s",
 			(double)(g->first_ns - g->loaded_ns) / 1e9, "token_s",
@@ -364,18 +400,11 @@ static void send_failed(const struct generation *g)
 
 static void finish(struct generation *g)
 {
-	if (g->ctx) {
-		k_free(g->ctx, g->params);
-		k_free(g->ctx, g->acts);
-		k_free(g->ctx, g->device_tokens);
-		k_free_host(g->ctx, g->row);
+	if (g->m->ctx) {
+		k_free(g->m->ctx, g->acts);
+		k_free(g->m->ctx, g->device_tokens);
+		k_free_host(g->m->ctx, g->row);
 	}
-	k_stream_destroy(g->stream);
-	k_context_destroy(g->ctx);
-	if (g->spec)
-		arena_finish(&g->arena);
-	spec_free(g->spec);
-	checkpoint_close(g->checkpoint);
 	free(g->tokens);
 	free(g->log_probs);
 	free(g->logits);
@@ -389,10 +418,20 @@ static int64_t integer(const json_t *params, const char *key, int64_t standard)
 	return json_is_integer(value) ? json_integer_value(value) : standard;
 }
 
-bool generate_run(struct link *link, const struct warm *w, const json_t *params)
+void generate_drop(struct generate_model **kept)
+{
+	if (*kept)
+		finish_model(*kept);
+	free(*kept);
+	*kept = NULL;
+}
+
+bool generate_run(
+	struct link *link, const struct warm *w, struct generate_model **kept, const json_t *params)
 {
 	struct generation g = {
 		.link = link,
+		.m = *kept ? *kept : memory_zeroed(1, sizeof(*g.m)),
 		.run = integer(params, "run", 0),
 		.number = integer(params, "number", 0),
 		.asked = integer(params, "tokens", 1),
@@ -409,11 +448,14 @@ bool generate_run(struct link *link, const struct warm *w, const json_t *params)
 		make_device(&g, w) && take_memory(&g) && load(&g);
 	g.loaded_ns = clock_mono_ns();
 	done = done && add_tokens(&g);
-	lost = g.ctx && k_context_error(g.ctx);
+	lost = g.m->ctx && k_context_error(g.m->ctx);
 	if (done)
 		send_done(&g);
 	else
 		send_failed(&g);
 	finish(&g);
+	*kept = g.m;
+	if (lost || !g.m->loaded)
+		generate_drop(kept);
 	return !lost;
 }

@@ -194,16 +194,17 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 
 /* Handles one message: -1 to go on, or an exit code. */
 static int handle(struct link *link, struct warm *w, struct writer *writer, struct saver *saver,
-	struct rpc_message *m)
+	struct generate_model **kept, struct rpc_message *m)
 {
 	int code;
 
 	if (strcmp(m->method, SEGMENT_START) == 0) {
+		generate_drop(kept);
 		code = run_segment(link, w, writer, saver, json_incref(m->params));
 		return code ? code : -1;
 	}
 	if (strcmp(m->method, GENERATE_START) == 0)
-		return generate_run(link, w, m->params) ? -1 : ENGINE_EXIT_POISONED;
+		return generate_run(link, w, kept, m->params) ? -1 : ENGINE_EXIT_POISONED;
 	if (strcmp(m->method, ENGINE_EXIT) == 0)
 		return ENGINE_EXIT_OK;
 	if (strcmp(m->method, ENGINE_CONNECT) == 0) {
@@ -221,15 +222,19 @@ static int handle(struct link *link, struct warm *w, struct writer *writer, stru
 
 static int serve(struct link *link, struct warm *w, struct writer *writer, struct saver *saver)
 {
+	struct generate_model *kept = NULL;
 	struct rpc_message m;
 	int code = -1;
 
 	while (code < 0) {
-		if (link_receive(link, &m))
-			return ENGINE_EXIT_ORPHAN;
-		code = handle(link, w, writer, saver, &m);
+		if (link_receive(link, &m)) {
+			code = ENGINE_EXIT_ORPHAN;
+			break;
+		}
+		code = handle(link, w, writer, saver, &kept, &m);
 		rpc_clear(&m);
 	}
+	generate_drop(&kept);
 	return code;
 }
 

@@ -240,7 +240,8 @@ const struct verb verb_generate = {
 	.summary = "continue a text with a run's weights",
 	.text = "The engine of rank 0 computes the text with the run's last checkpoint, in the "
 		"precision of the run; see checkpoint in gpt2d-spec(5). generate works between "
-		"runs: gpt2d refuses it while the engines have a run. "
+		"runs: gpt2d refuses it while the engines have a run. The engine keeps the weights "
+		"until the next run. "
 		"gpt2ctl prints the prompt and the text; the speed goes to standard error. The "
 		"text ends early if the model produces the token that separates documents.",
 	.options = options,

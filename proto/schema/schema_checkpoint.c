@@ -153,7 +153,7 @@ const struct schema_row schema_weights[] = {
 	{"tokens", "[count]", "without the prompt"},
 	{"log_probs", "[real]", "of each token, at temperature 1, among all tokens"},
 	{"stopped", "bool", "by the token stop"},
-	{"load_s", "real", "to read the weights"},
+	{"load_s", "real", "to read the weights, which stay with the engine until the next run"},
 	{"first_token_s", "real", "from there to the first token"},
 	{"token_s", "real|null", "mean of the tokens after it; null: there is one"},
 	{"tokens_per_sec", "real", "of all of them, without the load"},

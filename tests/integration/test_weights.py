@@ -125,6 +125,29 @@ def test_a_token_ends_it(daemon, tmp_path):
     assert reply["stopped"] and reply["tokens"] == tokens[:tokens.index(tokens[4]) + 1]
 
 
+def test_the_engine_keeps_the_weights_until_the_next_run(daemon, tmp_path):
+    """Seen by a file that is damaged after they were read."""
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(Model(), tmp_path))
+        other = saved(d, c, init_spec(Model(n_layer=1), tmp_path, "other"))
+        first = c.call("generate", id=run, prompt=[1], tokens=20)["tokens"]
+        shard = os.path.join(c.call("checkpoint", id=run)["dir"], "shard-0-of-1.bin")
+        with open(shard, "r+b") as file:
+            file.write(b"\xff" * 8)
+        assert c.call("generate", id=run, prompt=[1], tokens=20)["tokens"] == first
+        with pytest.raises(RpcError, match="more: the model has 64 positions"):
+            c.call("generate", id=run, prompt=[1], tokens=64)
+        assert c.call("generate", id=run, prompt=[1] * 40, tokens=20)["tokens"]  # another shape
+        assert c.call("generate", id=run, prompt=[1], tokens=20)["tokens"] == first
+        assert c.wait(c.submit(spec("between")))["state"] == "done"
+        with pytest.raises(RpcError, match="shard-0-of-1.bin: damaged"):
+            c.call("generate", id=run, prompt=[1])
+        assert c.call("generate", id=other, prompt=[1])["tokens"]
+        with pytest.raises(RpcError, match="shard-0-of-1.bin: damaged"):
+            c.call("generate", id=run, prompt=[1])
+        assert c.call("generate", id=other, prompt=[1])["tokens"]
+
+
 def test_a_run_that_saved_nothing(daemon):
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
         run = c.submit(spec())
