@@ -1,11 +1,10 @@
 /* gpt2ctl import deepspeed: a DeepSpeed configuration as a run spec. */
-#include "ctl/verbs/deepspeed_source.h"
+#include "ctl/verbs/import_deepspeed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl/print/format.h"
-#include "ctl/verbs/submit.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
 
@@ -16,6 +15,106 @@ static const struct option_row options[] = {
 		"refuse a file with a key that is unsupported or unknown"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
+
+/* The values of --set, the caller's array. */
+static const char **sets_of(const struct options *args, size_t *n)
+{
+	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
+
+	*n = options_all(args, "set", sets);
+	return sets;
+}
+
+/* ---- the list ---- */
+
+static bool is_lost(const struct deepspeed_note *n)
+{
+	return n->kind == DEEPSPEED_UNSUPPORTED || n->kind == DEEPSPEED_UNKNOWN;
+}
+
+/* A line of the list on stderr, unless --quiet is given. */
+static void print_note(struct ctl *ctl, const struct spec_source *source, struct spec_place at,
+	const char *key, const char *kind, const char *text)
+{
+	struct spec_error line = {.at = at};
+	char name[SPEC_PATH_MAX], message[sizeof(line.message)];
+
+	if (options_has(source->args, "quiet"))
+		return;
+	snprintf(message, sizeof(message), "%s: %s", kind, text);
+	term_clean(source->name, name, sizeof(name));
+	term_clean(key, line.key, sizeof(line.key));
+	term_clean(message, line.message, sizeof(line.message));
+	spec_error_print(&line, name, ctl->output.err.file);
+}
+
+/* With --strict: the keys that are lost, as errors. */
+static int refuse_lost(
+	struct ctl *ctl, const struct spec_source *source, const struct deepspeed_import *import)
+{
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	int exit = 0;
+
+	for (size_t i = 0; i < import->n_notes; i++) {
+		const struct deepspeed_note *n = &import->notes[i];
+
+		if (is_lost(n))
+			spec_error_add(errors, n->at, n->key, "%s (--strict): %s",
+				deepspeed_kind_name(n->kind), n->text);
+	}
+	if (errors->n > 0) {
+		spec_source_report(&ctl->output, source, errors);
+		exit = CTL_USAGE;
+	}
+	free(errors);
+	return exit;
+}
+
+/*
+ * Reads source's text as a DeepSpeed configuration, and prints the list of its keys on stderr,
+ * unless --quiet is given. 0, or the exit status of a printed error: the file cannot be read, or
+ * --strict is given and a key has no counterpart. *import is the caller's in every case.
+ */
+static int read_source(
+	struct ctl *ctl, const struct spec_source *source, struct deepspeed_import *import)
+{
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	const char **sets;
+	size_t n_sets;
+	int exit = 0;
+
+	sets = sets_of(source->args, &n_sets);
+	if (deepspeed_import(source->text, source->n, sets, n_sets, import, errors) != 0) {
+		spec_source_report(&ctl->output, source, errors);
+		exit = CTL_USAGE;
+	} else if (options_has(source->args, "strict")) {
+		exit = refuse_lost(ctl, source, import);
+	}
+	for (size_t i = 0; !exit && i < import->n_notes; i++) {
+		const struct deepspeed_note *n = &import->notes[i];
+
+		print_note(ctl, source, n->at, n->key, deepspeed_kind_name(n->kind), n->text);
+	}
+	free(sets);
+	free(errors);
+	return exit;
+}
+
+int import_deepspeed_convert(
+	struct ctl *ctl, struct spec_source *source, struct deepspeed_import *import)
+{
+	const int exit = read_source(ctl, source, import);
+
+	if (exit)
+		return exit;
+	free((char *)source->text);
+	source->text = spec_draft_text(&import->draft);
+	source->n = strlen(source->text);
+	source->draft = &import->draft;
+	return 0;
+}
+
+/* ---- the verb ---- */
 
 static json_t *pack_notes(const struct deepspeed_import *import)
 {
@@ -46,8 +145,7 @@ static json_t *report_missing(struct ctl *ctl, const struct spec_source *source,
 
 		snprintf(text, sizeof(text), "a spec requires it; add it, as with %s",
 			missing[i].advice);
-		deepspeed_source_print(
-			ctl, source, import->draft.at[missing[i].key], key, "missing", text);
+		print_note(ctl, source, import->draft.at[missing[i].key], key, "missing", text);
 		json_array_append_new(keys, json_string(key));
 	}
 	return keys;
@@ -59,14 +157,14 @@ static int print_spec(
 	struct output *o = &ctl->output;
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec_options how = {.base_dir = source->folder};
-	const char **sets = deepspeed_source_sets(source->args, &how.n_sets);
+	const char **sets = sets_of(source->args, &how.n_sets);
 	json_t *object = NULL;
 	char *text = NULL;
 	int exit = 0;
 
 	how.sets = sets;
 	if (spec_draft_check(&import->draft, &how, errors) != 0) {
-		spec_errors_report(o, source, errors);
+		spec_source_report(o, source, errors);
 		exit = CTL_USAGE;
 		goto out;
 	}
@@ -96,13 +194,13 @@ static int run(struct ctl *ctl, const struct options *args)
 	/* the spec is what was asked for, not a comment on it */
 	if (options_has(args, "quiet"))
 		ctl->output.out = term_detect(stdout);
-	if (submit_load(args, &source, &e) != 0)
+	if (spec_source_load(args, &source, &e) != 0)
 		return verb_fail(ctl, &e);
-	exit = deepspeed_source_read(ctl, &source, &import);
+	exit = read_source(ctl, &source, &import);
 	if (!exit)
 		exit = print_spec(ctl, &source, &import);
 	deepspeed_finish(&import);
-	submit_unload(&source);
+	spec_source_unload(&source);
 	return exit;
 }
 

@@ -149,13 +149,13 @@ static int read_spec(
 	struct spec_errors errors;
 	struct spec *spec = NULL;
 	char *text;
-	int exit = submit_load(args, &source, e);
+	int exit = spec_source_load(args, &source, e);
 
 	if (exit)
 		return exit;
 	source.world = how.world;
 	text = submit_parse(ctl, &source, &exit);
-	submit_unload(&source);
+	spec_source_unload(&source);
 	if (!text)
 		return exit;
 	exit = spec_parse(text, strlen(text), &how, &spec, &errors) == 0

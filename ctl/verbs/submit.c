@@ -1,22 +1,15 @@
 /* gpt2ctl submit: a spec, checked here first, to gpt2d's queue. */
 #include "ctl/verbs/submit.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "ctl/link/interrupt.h"
 #include "ctl/print/members.h"
 #include "ctl/print/text.h"
-#include "ctl/verbs/deepspeed_source.h"
 #include "ctl/verbs/dry_run.h"
 #include "ctl/verbs/follow.h"
-#include "proto/host/file.h"
+#include "ctl/verbs/import_deepspeed.h"
 #include "proto/host/memory.h"
 
 const struct option_row submit_options[] = {
@@ -57,41 +50,7 @@ static const struct {
 
 enum { SHORTHANDS = sizeof(shorthands) / sizeof(shorthands[0]) };
 
-/* ---- reading ---- */
-
-/* A file of at most SPEC_BYTES_MAX bytes: 0 with *text and *n, or CTL_USAGE with e. */
-static int read_file(const char *file, char **text, size_t *n, struct ctl_error *e)
-{
-	const bool is_stdin = strcmp(file, "-") == 0;
-	const int fd = is_stdin ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
-	const int rc = fd < 0 ? -errno : file_read_all(fd, SPEC_BYTES_MAX, text, n);
-
-	if (fd >= 0 && !is_stdin)
-		close(fd);
-	if (rc == -EFBIG)
-		return ctl_error_set(e, CTL_USAGE,
-			"%.800s: file too large for a spec (at most %d bytes)", file,
-			(int)SPEC_BYTES_MAX);
-	return rc ? ctl_error_set(e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"", strerror(-rc))
-		  : 0;
-}
-
-/*
- * The absolute directory from which the spec's relative paths start: the file's, or for a pipe such
- * as that of <(jq . spec.json) the current one. The caller's; NULL with errno.
- */
-static char *base_folder(const char *file)
-{
-	struct stat st;
-	char *copy, *folder;
-
-	if (strcmp(file, "-") == 0 || (stat(file, &st) == 0 && !S_ISREG(st.st_mode)))
-		return realpath(".", NULL);
-	copy = memory_text(file);
-	folder = realpath(dirname(copy), NULL);
-	free(copy);
-	return folder;
-}
+/* ---- parsing ---- */
 
 /* name="..." as --set takes it, the caller's; NULL: it is not UTF-8. */
 static char *set_name(const char *name)
@@ -146,7 +105,7 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 	if (take_options(args, &how, sets, sweeps, &e) != 0)
 		verb_fail(ctl, &e);
 	else if (spec_parse(source->text, source->n, &how, &spec, errors) != 0)
-		spec_errors_report(&ctl->output, source, errors);
+		spec_source_report(&ctl->output, source, errors);
 	else
 		canonical = spec_canonical(spec);
 	spec_free(spec);
@@ -169,7 +128,7 @@ static int refused(
 	const json_t *rows = json_object_get(e->data, "errors");
 
 	if (e->exit == CTL_USAGE && json_array_size(rows) > 0) {
-		spec_errors_report_rows(&ctl->output, source, json_object_get(spec, "arms"), rows);
+		spec_source_report_rows(&ctl->output, source, json_object_get(spec, "arms"), rows);
 		ctl_error_clear(e);
 		return CTL_USAGE;
 	}
@@ -314,32 +273,6 @@ int submit_send(struct ctl *ctl, const struct spec_source *source)
 	return exit;
 }
 
-int submit_load(const struct options *args, struct spec_source *source, struct ctl_error *e)
-{
-	const char *file = args->words[0];
-	const bool is_stdin = strcmp(file, "-") == 0;
-	char *folder = base_folder(file), *text = NULL;
-
-	*source = (struct spec_source){.name = is_stdin ? "stdin" : file, .args = args};
-	if (!folder)
-		ctl_error_set(e, CTL_USAGE, "%.800s: %s", is_stdin ? "current directory" : file,
-			strerror(errno));
-	else
-		read_file(file, &text, &source->n, e);
-	source->folder = folder;
-	source->text = text;
-	if (e->exit)
-		submit_unload(source);
-	return e->exit;
-}
-
-void submit_unload(struct spec_source *source)
-{
-	free((char *)source->text);
-	free((char *)source->folder);
-	source->text = source->folder = NULL;
-}
-
 /* Whether the file has keys of both, and none of those that a spec needs and DeepSpeed lacks. */
 static bool looks_like_deepspeed(const struct spec_source *source)
 {
@@ -364,17 +297,17 @@ static int run(struct ctl *ctl, const struct options *args)
 
 	if (exit)
 		return exit;
-	if (submit_load(args, &source, &e) != 0)
+	if (spec_source_load(args, &source, &e) != 0)
 		return verb_fail(ctl, &e);
 	if (options_has(args, "deepspeed"))
-		exit = deepspeed_source_convert(ctl, &source, &import);
+		exit = import_deepspeed_convert(ctl, &source, &import);
 	if (!exit)
 		exit = submit_send(ctl, &source);
 	if (exit == CTL_USAGE && !o->json && !options_has(args, "deepspeed") &&
 		looks_like_deepspeed(&source))
 		fputs("if this is a DeepSpeed configuration, use --deepspeed\n", o->err.file);
 	deepspeed_finish(&import);
-	submit_unload(&source);
+	spec_source_unload(&source);
 	return exit;
 }
 

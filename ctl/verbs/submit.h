@@ -2,18 +2,12 @@
 #ifndef GPT2D_CTL_VERBS_SUBMIT_H
 #define GPT2D_CTL_VERBS_SUBMIT_H
 
-#include "ctl/verbs/spec_errors.h"
+#include "ctl/verbs/spec_source.h"
 
 /* The first options are of submit alone. */
 extern const struct option_row submit_options[];
 enum { SUBMIT_OWN_OPTIONS = 2 };
 
-/*
- * The spec named by the first word, a file or "-": 0, then submit_unload(source), or CTL_USAGE with
- * e.
- */
-int submit_load(const struct options *args, struct spec_source *source, struct ctl_error *e);
-void submit_unload(struct spec_source *source);
 /*
  * The canonical spec with the changes of the options, the caller's; NULL after printed errors:
  * *exit is the status.

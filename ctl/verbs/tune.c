@@ -404,7 +404,7 @@ static int run(struct ctl *ctl, const struct options *args)
 		ctl_error_set(&e, CTL_USAGE, "tune: missing --budget TIME, such as --budget 10m");
 	else
 		verb_parse_time("--budget", budget, &seconds, &e);
-	if (e.exit || submit_load(args, &source, &e) != 0)
+	if (e.exit || spec_source_load(args, &source, &e) != 0)
 		return verb_fail(ctl, &e);
 	u.budget_ns = seconds * CLOCK_S_NS;
 	u.rounds = json_array();
@@ -414,7 +414,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	json_decref(u.base);
 	json_decref(u.arms);
 	json_decref(u.rounds);
-	submit_unload(&source);
+	spec_source_unload(&source);
 	return e.exit ? verb_fail(ctl, &e) : exit;
 }
 

@@ -198,7 +198,7 @@ static const struct schema_row schema_artifacts[] = {
 	{"memory", "metrics_memory", ""},
 	{"traffic", "metrics_traffic", ""},
 	{"ranks", "[metrics_rank]", ""},
-	{"slowest_rank", "metrics_slowest|null", "null with one rank"},
+	{"slowest_rank", "slowest_rank|null", "null with one rank"},
 	{"world", "count", ""},
 	{"model_params", "count", ""},
 	{"param_elems", "count", "with padding"},
@@ -236,12 +236,7 @@ static const struct schema_row schema_artifacts[] = {
 	{"tokens_per_step", "count", ""},
 
 	{"metrics_plan", SCHEMA_OBJECT, "Effective and requested bucket sizes, in elements."},
-	{"reduce_elems", "count", ""},
-	{"n_reduce", "count", ""},
-	{"gather_elems", "count", ""},
-	{"n_gather", "count", ""},
-	{"arena_elems", "count", ""},
-	{"elem_bytes", "count", ""},
+	{"...", "plan", ""},
 	{"asked_reduce_elems", "count", ""},
 	{"asked_gather_elems", "count", ""},
 	{"overlap_comm", "bool", ""},
@@ -285,24 +280,6 @@ static const struct schema_row schema_artifacts[] = {
 	{"work_mean_s", "real", "of a measured step, without exposed communication"},
 	{"phases", "metrics_phases", ""},
 	{"cpu_percent", "real|null", "of a processor, in the steps"},
-
-	{"gpu_means", SCHEMA_OBJECT, "The GPUs while a segment ran: means over the ranks."},
-	{"sm_clock_mhz", "real|null", ""},
-	{"power_w", "real|null", ""},
-	{"temperature_c", "real|null", ""},
-	{"gpu_percent", "real|null", "time in which a GPU was busy"},
-	{"throttle", "count", "NVML's bits of all samples, ORed, without idle"},
-
-	{"metrics_slowest", SCHEMA_OBJECT,
-		"The rank with most work in a step. The other ranks wait for it, because a step "
-		"takes all ranks the same time. Their wait includes exposed communication."},
-	{"rank", "count", ""},
-	{"work_mean_s", "real", "as of each rank"},
-	{"others_median_s", "real", "median of the same of the other ranks, by nearest rank"},
-	{"parts", "?count",
-		"the same for consecutive parts of the measured steps: eight, or one per step; "
-		"absent from older engines"},
-	{"most_in", "?count", "parts in which no other rank has more work"},
 
 	{"metrics_gpu", SCHEMA_OBJECT,
 		"A rank's GPU while the segment ran, sampled every 200 ms. null: the driver or "

@@ -773,14 +773,9 @@ const struct schema_row schema_objects[] = {
 	{"param_elems", "count", "with padding"},
 
 	{"check_plan", SCHEMA_OBJECT, "The bucket plan, in elements where not said."},
+	{"...", "plan", ""},
 	{"asked_reduce_elems", "count", ""},
 	{"asked_gather_elems", "count", ""},
-	{"reduce_elems", "count", "effective"},
-	{"n_reduce", "count", ""},
-	{"gather_elems", "count", "effective; 0 where nothing is gathered"},
-	{"n_gather", "count", ""},
-	{"arena_elems", "count", ""},
-	{"elem_bytes", "count", ""},
 	{"reduce_bucket_bytes", "count", ""},
 	{"gather_bucket_bytes", "count", ""},
 

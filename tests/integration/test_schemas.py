@@ -74,7 +74,7 @@ def test_memory_of_older_builds():
 # what a schema cannot say: one value against another, a path against the disk, a key that stands twice
 RELATIONS = re.compile(r"twice|has no meaning|cannot be made|is not (a multiple|train_micro)|beyond|the same work|required"
     r"|is more than|greater than|less than|fewer than|splits|both (on|must)|only \"fp32\"|not allowed without|ranks asked"
-    r"|more than 16 arms|relative path|control character|a path of|--set|is not allowed, a train|together with|no room for"
+    r"|more than 16 arms|relative path|control character|a path of|--set|is not allowed, a train|together with|no room for|as another arm is"
     r"|\d[KMG] is not allowed")  # the schema has the form of a size with a unit, not its range
 
 

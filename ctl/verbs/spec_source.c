@@ -1,12 +1,82 @@
-#include "ctl/verbs/spec_errors.h"
+#include "ctl/verbs/spec_source.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ctl/print/format.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 #include "proto/text.h"
+
+/* ---- reading ---- */
+
+/* A file of at most SPEC_BYTES_MAX bytes: 0 with *text and *n, or CTL_USAGE with e. */
+static int read_file(const char *file, char **text, size_t *n, struct ctl_error *e)
+{
+	const bool is_stdin = strcmp(file, "-") == 0;
+	const int fd = is_stdin ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
+	const int rc = fd < 0 ? -errno : file_read_all(fd, SPEC_BYTES_MAX, text, n);
+
+	if (fd >= 0 && !is_stdin)
+		close(fd);
+	if (rc == -EFBIG)
+		return ctl_error_set(e, CTL_USAGE,
+			"%.800s: file too large for a spec (at most %d bytes)", file,
+			(int)SPEC_BYTES_MAX);
+	return rc ? ctl_error_set(e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"", strerror(-rc))
+		  : 0;
+}
+
+/*
+ * The absolute directory from which the spec's relative paths start: the file's, or for a pipe such
+ * as that of <(jq . spec.json) the current one. The caller's; NULL with errno.
+ */
+static char *base_folder(const char *file)
+{
+	struct stat st;
+	char *copy, *folder;
+
+	if (strcmp(file, "-") == 0 || (stat(file, &st) == 0 && !S_ISREG(st.st_mode)))
+		return realpath(".", NULL);
+	copy = memory_text(file);
+	folder = realpath(dirname(copy), NULL);
+	free(copy);
+	return folder;
+}
+
+int spec_source_load(const struct options *args, struct spec_source *source, struct ctl_error *e)
+{
+	const char *file = args->words[0];
+	const bool is_stdin = strcmp(file, "-") == 0;
+	char *folder = base_folder(file), *text = NULL;
+
+	*source = (struct spec_source){.name = is_stdin ? "stdin" : file, .args = args};
+	if (!folder)
+		ctl_error_set(e, CTL_USAGE, "%.800s: %s", is_stdin ? "current directory" : file,
+			strerror(errno));
+	else
+		read_file(file, &text, &source->n, e);
+	source->folder = folder;
+	source->text = text;
+	if (e->exit)
+		spec_source_unload(source);
+	return e->exit;
+}
+
+void spec_source_unload(struct spec_source *source)
+{
+	free((char *)source->text);
+	free((char *)source->folder);
+	source->text = source->folder = NULL;
+}
+
+/* ---- errors ---- */
 
 /* Whether the option, which has the form KEY=VALUE, gives the key. */
 static bool gives(const struct options *args, const char *option, const char *key)
@@ -160,7 +230,7 @@ static void print_rows(struct output *o, const char *name, json_t *rows)
 	json_decref(object);
 }
 
-void spec_errors_report(
+void spec_source_report(
 	struct output *o, const struct spec_source *source, const struct spec_errors *errors)
 {
 	json_t *rows = json_array();
@@ -235,7 +305,7 @@ static bool in_all_arms(const struct spec_source *s, const json_t *arms, const j
 	return n >= sharing;
 }
 
-void spec_errors_report_rows(
+void spec_source_report_rows(
 	struct output *o, const struct spec_source *source, const json_t *arms, const json_t *rows)
 {
 	json_t *placed = json_array();

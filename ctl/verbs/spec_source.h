@@ -1,6 +1,6 @@
-/* spec_errors.h: the errors of a spec, found by gpt2ctl or by gpt2d, at their lines of the file. */
-#ifndef GPT2D_CTL_VERBS_SPEC_ERRORS_H
-#define GPT2D_CTL_VERBS_SPEC_ERRORS_H
+/* spec_source.h: a spec as a file or a run has it: loading, and its errors at their lines. */
+#ifndef GPT2D_CTL_VERBS_SPEC_SOURCE_H
+#define GPT2D_CTL_VERBS_SPEC_SOURCE_H
 
 #include "ctl/import/spec_draft.h"
 #include "ctl/verbs/verb.h"
@@ -18,15 +18,22 @@ struct spec_source {
 	const struct spec_draft *draft; /* the DeepSpeed file of the text; NULL: none */
 };
 
+/*
+ * The spec named by the first word, a file or "-": 0, then spec_source_unload(source), or CTL_USAGE
+ * with e.
+ */
+int spec_source_load(const struct options *args, struct spec_source *source, struct ctl_error *e);
+void spec_source_unload(struct spec_source *source);
+
 /* Prints the errors of spec_parse. */
-void spec_errors_report(
+void spec_source_report(
 	struct output *o, const struct spec_source *source, const struct spec_errors *errors);
 /*
  * Prints gpt2d's rows {line, key, message}. Their lines refer to the text that gpt2d received, so
  * the keys are looked up in the options and in the file. arms: the spec's, or NULL. An error that
  * arms share is printed once, with the names of the arms unless all have it.
  */
-void spec_errors_report_rows(
+void spec_source_report_rows(
 	struct output *o, const struct spec_source *source, const json_t *arms, const json_t *rows);
 
 #endif
