@@ -240,7 +240,7 @@ def test_a_clock_that_jumps_ahead(tmp_path):
         assert ids(c) == [1, 2, 3]
         clocks.set(utc_s=0)
         ended(c, "d")
-        wait_for(lambda: "the clock is believed again" in d.said(), "the clock is believed")
+        wait_for(lambda: "trusts the clock again" in d.said(), "the clock is believed")
         assert ids(c) == [1, 2, 3, 4]
         clocks.set(utc_s=10 * YEAR_S)
         ended(c, "e")
