@@ -1,7 +1,7 @@
 /*
- * gpt2ctl completion: the words that are possible at the cursor, and the scripts for the shells.
- * The scripts ask gpt2ctl itself, so that they need no change when the verb table grows. Verbs,
- * options and choices come from the verb table, keys from the spec's table, runs from gpt2d.
+ * gpt2ctl completion: the candidates for the word at the cursor, and the scripts for the shells.
+ * The scripts call gpt2ctl itself, so they do not change with the verb table. Verbs, options and
+ * choices come from the verb table, keys from the spec's table, runs from gpt2d.
  */
 #include "ctl/completion.h"
 
@@ -18,7 +18,7 @@
 
 enum { RUNS_MAX = 100, PATIENCE_MS = 700 };
 
-/* The last word: the part that is given ("--set=") and the rest, which is completed. */
+/* The last word: the fixed part ("--set=") and the rest, which is completed. */
 struct place {
 	struct client_options link;
 	FILE *out;
@@ -100,7 +100,7 @@ static void limit_time(void)
 	setitimer(ITIMER_REAL, &limit, NULL);
 }
 
-/* A run by its id, or by the beginning of its name. */
+/* Candidates for a run: its ID, or the beginning of its name. */
 static void offer_run(const struct place *p, const json_t *run)
 {
 	char id[32], name[80], state[32], what[128];
@@ -136,7 +136,7 @@ static void offer_runs(const struct place *p)
 	json_decref(reply);
 }
 
-/* Does a verb before this one begin with the same word? */
+/* Whether an earlier verb begins with the same word. */
 static bool seen_before(size_t i, size_t n)
 {
 	for (size_t k = 0; k < i; k++) {
@@ -198,7 +198,7 @@ static void offer_one(const struct place *p, const char *called)
 		offer_about(p, called, "");
 }
 
-/* called: "ID...", "[VERB]", "FILE|-", "raw|headed" */
+/* meta: "ID...", "[VERB]", "FILE|-", "raw|headed" */
 static void offer_value(const struct place *p, const char *called)
 {
 	char copy[128], *rest = copy, *one;
@@ -268,9 +268,9 @@ static const struct option_row *wants_value(const struct verb *verb, const char 
 
 struct line {
 	const struct verb *verb;
-	const char *half;               /* the first word of a verb of two, as yet alone */
+	const char *half;               /* the first word of a verb with two words */
 	size_t n_arguments;             /* before the last word */
-	bool options;                   /* no -- yet */
+	bool options;                   /* no "--" so far */
 	const struct option_row *value; /* the last word is its value */
 	const char *socket;
 };
@@ -310,8 +310,8 @@ static void read_line(struct line *l, const char *const *words, size_t n)
 
 /*
  * words: the command line without the program's name, up to the word with the cursor, which may be
- * empty. Prints a line for each candidate: the word, a tab, what it is. A line ":files" or ":dirs"
- * says that file names or directories are possible too.
+ * empty. Prints a line for each candidate: the word, a tab, a description. A line ":files" or
+ * ":dirs" means that file names or directories are possible too.
  */
 static void complete_words(const struct ctl *ctl, const char *const *words, size_t n, FILE *out)
 {

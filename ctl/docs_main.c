@@ -1,6 +1,6 @@
 /*
- * gpt2ctl-docs man FRAME: a manual page of gpt2ctl. gpt2ctl-docs schema: the JSON Schema of what it
- * prints. gpt2ctl-docs completion SHELL: its completion for bash, zsh or fish. Used by the build.
+ * gpt2ctl-docs man FRAME: a manual page of gpt2ctl. gpt2ctl-docs schema: the JSON Schema of its
+ * output. gpt2ctl-docs completion SHELL: its completion for bash, zsh or fish. Used by the build.
  */
 #include <stdio.h>
 #include <string.h>

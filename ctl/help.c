@@ -8,7 +8,7 @@
 
 enum { TEXT_WIDTH = 80, NAME_COLUMN = 26 };
 
-/* Words of text from column at, in lines of TEXT_WIDTH; further lines are indented. */
+/* Words of text from column at, in lines of TEXT_WIDTH; continuation lines are indented. */
 static void wrap(FILE *out, const char *text, size_t at, size_t indent)
 {
 	while (*text) {
@@ -63,7 +63,7 @@ static void print_exits(FILE *out)
 	wrap(out, codes, 2, 2);
 }
 
-/* Those that begin with this word; NULL: all. */
+/* The verbs that begin with this word; NULL: all. */
 static void print_verbs(FILE *out, const char *first)
 {
 	char name[80];

@@ -10,7 +10,7 @@
 #include "proto/host/memory.h"
 #include "proto/host/signals.h"
 
-/* Also after a usage error, which is printed in the form that was asked for. */
+/* Also after a usage error, which is printed in the requested form. */
 static void set_up(struct ctl *ctl, const struct verb *verb, const struct options *args)
 {
 	struct output *o = &ctl->output;
@@ -26,8 +26,8 @@ static void set_up(struct ctl *ctl, const struct verb *verb, const struct option
 }
 
 /*
- * A standard stream that is closed keeps its number: otherwise the socket gets the number, and
- * printed text goes to gpt2d. Writing to it fails, so that the loss is noticed.
+ * Opens missing standard streams: otherwise the socket would get the number, and printed text would
+ * go to gpt2d. Writes to it fail, so that the loss is noticed.
  */
 static void fill_standard_streams(void)
 {
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 	fill_standard_streams();
 	/* characters only: numbers are written and read the same in every locale */
 	setlocale(LC_CTYPE, "");
-	/* writes fail instead: of a closed pipe, and beyond a limit on file sizes */
+	/* writes fail instead: to a closed pipe, and beyond a limit on file sizes */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	exit = verb_table_parse(argc > 0 ? argc - 1 : 0, argv + 1, &verb, &args, &e);

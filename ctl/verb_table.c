@@ -151,7 +151,7 @@ static int check_count(const struct verb *v, const struct options *args, struct 
 	return 0;
 }
 
-/* An error before --json is printed as --json asks too. */
+/* An error before --json is also printed in the form of --json. */
 static void find_json(struct options *args, int argc, char **argv)
 {
 	char error[8];
@@ -161,7 +161,7 @@ static void find_json(struct options *args, int argc, char **argv)
 			options_read(args, 1, &argv[i], 0, false, error, sizeof(error));
 }
 
-/* Half a verb and --help. */
+/* The first word of a verb of two, and --help. */
 static bool asks_for_half(int argc, char **argv, int at, struct options *args)
 {
 	char error[128];

@@ -10,11 +10,14 @@
 enum {
 	NAME_SLOTS = 1 << 17,
 	PAIR_SLOTS_MIN = 1 << 16,
-	SHORT_BYTES = 64, /* pieces up to here are merged by looking through all pairs */
+	SHORT_BYTES = 64, /* up to this length all pairs are searched for each merge */
 };
 #define NO_MERGE UINT32_MAX
 
-/* Ids of a pair, left in the high half; rank and joined id, likewise. Empty: merge is NO_MERGE. */
+/*
+ * IDs of a pair, left in the high half; rank and joined ID in the same form. Empty: merge is
+ * NO_MERGE.
+ */
 struct pair {
 	uint32_t ids;
 	uint32_t merge;
@@ -22,7 +25,7 @@ struct pair {
 
 struct token {
 	uint32_t first; /* in bytes */
-	uint32_t n;     /* 0: no such token */
+	uint32_t n;     /* 0: no token with this ID */
 };
 
 struct bpe {
@@ -70,7 +73,7 @@ static uint32_t hash_bytes(const unsigned char *bytes, size_t n)
 	return (uint32_t)(h ^ h >> 32);
 }
 
-/* The slot that holds the token of these bytes, or the empty one where it would be. */
+/* The slot of the token with these bytes, or the empty slot for it. */
 static uint32_t name_slot(const struct bpe *bpe, const unsigned char *bytes, size_t n)
 {
 	uint32_t slot = hash_bytes(bytes, n) % NAME_SLOTS;
@@ -287,7 +290,7 @@ static size_t encode_short(
 /* A token of a long piece, linked to its neighbours; END has none. */
 struct link {
 	uint32_t before, after;
-	uint32_t merge; /* with the one after it */
+	uint32_t merge; /* with the next token */
 	uint32_t id;
 };
 #define END UINT32_MAX
@@ -339,7 +342,7 @@ static void update(const struct bpe *bpe, struct heap *h, struct link *links, ui
 static size_t encode_long(const struct bpe *bpe, struct bpe_scratch *s, const unsigned char *piece,
 	size_t n, uint16_t *out)
 {
-	/* each merge takes a pair away and gives two at most */
+	/* each merge removes a pair and adds at most two */
 	const size_t bytes = n * sizeof(struct link) + 3 * n * sizeof(uint64_t);
 	struct link *links;
 	struct heap h;
@@ -362,7 +365,7 @@ static size_t encode_long(const struct bpe *bpe, struct bpe_scratch *s, const un
 		const uint32_t gone = links[at].after;
 
 		if (links[at].merge != merge)
-			continue; /* a neighbour was merged since */
+			continue; /* a neighbour has merged since */
 		links[at].id = merge & 0xffff;
 		links[at].after = links[gone].after;
 		links[gone].merge = NO_MERGE;

@@ -14,11 +14,11 @@ struct documents {
 	int64_t limit;
 	const struct tokenizer_kind *kind;
 	const char *refused[2];
-	struct input *in; /* NULL: the next one is to be opened */
+	struct input *in; /* NULL: open the next one */
 	size_t at;        /* its number */
 	bool in_ended, lines, begun;
 	int64_t line;        /* of the next part */
-	unsigned char *rest; /* bytes behind the last part */
+	unsigned char *rest; /* bytes after the last part */
 	size_t n_rest, rest_room;
 	int64_t count;
 	int64_t bytes_done, bytes_all;
@@ -143,7 +143,7 @@ static void reserve(unsigned char **bytes, size_t *room, size_t needed)
 	*bytes = memory_resized(*bytes, needed);
 }
 
-/* Fills the part until it holds n bytes or the input has ended. */
+/* Fills the part until it has n bytes or the input ends. */
 static int fill(struct documents *d, struct documents_part *part, size_t n, struct ctl_error *e)
 {
 	reserve(&part->bytes, &part->room, n);
@@ -180,7 +180,7 @@ bool documents_is_empty(const unsigned char *line, size_t n)
 	return i == n;
 }
 
-/* A byte order mark in front of JSON is no part of it (RFC 8259, section 8.1). */
+/* A byte order mark before JSON is ignored (RFC 8259, section 8.1). */
 static void drop_mark(struct documents_part *part)
 {
 	if (part->n < 3 || memcmp(part->bytes, "\xef\xbb\xbf", 3) != 0)
@@ -189,7 +189,7 @@ static void drop_mark(struct documents_part *part)
 	memmove(part->bytes, part->bytes + 3, part->n);
 }
 
-/* Counts documents and lines of a part; what is behind the last allowed document is cut off. */
+/* Counts documents and lines of a part, and cuts off everything after the last allowed document. */
 static void count_lines(struct documents *d, struct documents_part *part)
 {
 	const unsigned char *at = part->bytes, *end = at + part->n;
@@ -218,7 +218,7 @@ static int too_long(const struct documents *d, struct ctl_error *e)
 		DOCUMENTS_PART_BYTES_MAX >> 20);
 }
 
-/* The bytes up to a cut; the others are kept for the next part. */
+/* The bytes up to a cut; the others stay for the next part. */
 static int take(struct documents *d, struct documents_part *part, struct ctl_error *e)
 {
 	size_t n = DOCUMENTS_PART_BYTES, k;

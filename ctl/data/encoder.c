@@ -11,7 +11,7 @@
 
 enum slot_state { SLOT_FREE, SLOT_WAITING, SLOT_TAKEN, SLOT_DONE };
 
-/* A part that is encoded; slots are filled, encoded and emptied in a circle. */
+/* A part in the ring of slots, which are filled, encoded and emptied in turn. */
 struct slot {
 	enum slot_state state;
 	struct documents_part part;
@@ -27,7 +27,7 @@ struct encoder {
 	size_t n_slots;
 	pthread_mutex_t lock; /* of states, next and ended */
 	pthread_cond_t filled, done;
-	size_t next; /* the slot that a thread takes next */
+	size_t next; /* the next slot for a thread */
 	bool ended;
 	pthread_t *threads;
 	int n_threads;
@@ -42,7 +42,7 @@ static void add_separator(const struct tokenizer *t, struct slot *s)
 	s->separators++;
 }
 
-/* Tokens of a document or a part of it, with the separators that are its own. */
+/* Tokens of a document or a part of it, with its separators. */
 static void encode_document(const struct tokenizer *t, void *thread, struct slot *s,
 	const unsigned char *text, size_t n, bool first, bool begins, bool ends)
 {
@@ -136,7 +136,7 @@ static void set_state(struct encoder *r, struct slot *s, enum slot_state state)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Waits for a slot that was filled, and gives its tokens away. */
+/* Waits for a filled slot, and passes its tokens on. */
 static int empty(struct encoder *r, struct slot *s, struct ctl_error *e)
 {
 	struct encoder_part part;
@@ -190,7 +190,7 @@ static int feed(struct encoder *r, struct ctl_error *e)
 static int start(struct encoder *r, struct ctl_error *e)
 {
 	while (r->n_threads < r->job->threads) {
-		/* one less than asked for is enough, none is not */
+		/* fewer threads are enough, but not none */
 		if (thread_start(&r->threads[r->n_threads], run, r, "encode") != 0)
 			break;
 		r->n_threads++;

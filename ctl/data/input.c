@@ -15,7 +15,7 @@
 
 enum {
 	PACKED_BYTES = 1 << 18,
-	KIND_BYTES = 8, /* that file_kind needs */
+	KIND_BYTES = 8, /* bytes for file_kind */
 };
 
 enum packing { PACKING_UNKNOWN, PACKING_NONE, PACKING_GZIP, PACKING_ZSTD };
@@ -24,7 +24,7 @@ struct input {
 	char *name;
 	int fd;
 	enum packing packing;
-	unsigned char *packed; /* bytes at..n were read from the file and not used */
+	unsigned char *packed; /* bytes at..n were read from the file and not used yet */
 	size_t at, n;
 	bool file_ended;
 	bool open_member; /* a packed stream has begun and not ended */
@@ -102,7 +102,7 @@ static int read_file(
 	}
 }
 
-/* What a file that is no text is, and what to do; NULL: it may be text. */
+/* Why a file is not text, and what to do; NULL: it may be text. */
 static const char *not_text(enum file_kind kind)
 {
 	switch (kind) {
@@ -149,7 +149,7 @@ static int begin(struct input *in, struct ctl_error *e)
 		in->zstd = ZSTD_createDStream();
 		if (!in->zstd)
 			memory_exhausted();
-		/* files of zstd --long too; memory is taken only as a frame asks for it */
+		/* also for files of zstd --long; memory is allocated only as a frame needs it */
 		ZSTD_DCtx_setParameter(in->zstd, ZSTD_d_windowLogMax,
 			ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
 		in->packing = PACKING_ZSTD;

@@ -29,7 +29,7 @@ static int hex4(const unsigned char *at, const unsigned char *end)
 	return value;
 }
 
-/* Jansson refuses a half of a surrogate pair, "\ud83d" alone: it becomes "\ufffd". */
+/* Jansson refuses half of a surrogate pair, "\ud83d" alone: it is replaced by "\ufffd". */
 static void replace_halves(unsigned char *at, unsigned char *end)
 {
 	while ((at = memchr(at, '\\', (size_t)(end - at))) && at + 2 <= end) {
@@ -49,7 +49,7 @@ static void replace_halves(unsigned char *at, unsigned char *end)
 	}
 }
 
-/* "id, ended, length": members of the object, as many as fit. */
+/* "id, ended, length": as many members of the object as fit. */
 static void list_members(const json_t *root, char *out, size_t out_bytes)
 {
 	const json_t *value;

@@ -29,7 +29,7 @@ static off_t token_offset(const struct token_file *f, int64_t token)
 	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
 }
 
-/* The current folder was removed. */
+/* Whether the current folder was removed. */
 static bool is_nowhere(void)
 {
 	char *here = realpath(".", NULL);
@@ -38,7 +38,7 @@ static bool is_nowhere(void)
 	return !here;
 }
 
-/* Why tmp_path could not be made, by the name that was given where that tells enough. */
+/* The error for tmp_path, which names the user's path if that is enough. */
 static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
 {
 	char *copy = memory_text(f->path);
@@ -53,7 +53,7 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 	else if (error == ENOTDIR || access(folder, F_OK) != 0)
 		ctl_error_set(e, CTL_TRANSPORT, "%s: %s: %s", f->path, folder, strerror(error));
 	else if (access(f->tmp_path, F_OK) == 0)
-		io_error(e, f->tmp_path, error); /* it is that which is in the way */
+		io_error(e, f->tmp_path, error); /* the temporary file itself is the problem */
 	else
 		io_error(e, f->path, error);
 	if (error == ENOENT || error == ENOTDIR)
@@ -72,8 +72,8 @@ static const char *file_type(mode_t mode)
 }
 
 /*
- * The file that a rename is to replace: only a regular one, or none. A symbolic link stays and what
- * it stands for is replaced.
+ * The file that the rename will replace: a regular file, or none. A symbolic link stays and its
+ * target is replaced.
  */
 static int final_path(const char *path, char **out, struct ctl_error *e)
 {
@@ -89,7 +89,7 @@ static int final_path(const char *path, char **out, struct ctl_error *e)
 	return *out ? 0 : io_error(e, path, errno);
 }
 
-/* Whether path is still the file that fd is. */
+/* Whether path is still the open file fd. */
 static bool is_named(int fd, const char *path)
 {
 	struct stat opened, named;
@@ -99,8 +99,8 @@ static bool is_named(int fd, const char *path)
 }
 
 /*
- * Empty and locked, so that two do not write one file; what was left by one that was killed is used
- * again. 0 or a negative errno.
+ * Opens the temporary file, empty and locked against a second writer; a leftover of a killed writer
+ * is used again. 0 or a negative errno.
  */
 static int open_tmp(struct token_file *f)
 {
@@ -108,7 +108,7 @@ static int open_tmp(struct token_file *f)
 
 	do {
 		if (f->fd >= 0)
-			close(f->fd); /* it has become the file meanwhile */
+			close(f->fd); /* the other writer has renamed it meanwhile */
 		f->fd = open(f->tmp_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 		if (f->fd < 0)
 			return -errno;
@@ -232,7 +232,7 @@ int token_file_commit(struct token_file *f, struct ctl_error *e)
 		goto out;
 	if (fsync(f->fd) != 0)
 		error = errno;
-	/* locked until it has its name */
+	/* locked until it has its final name */
 	if (!error && rename(f->tmp_path, f->path) != 0)
 		error = errno;
 	if (error) {
@@ -256,7 +256,7 @@ out:
 void token_file_abandon(struct token_file *f)
 {
 	if (f->tmp_path)
-		unlink(f->tmp_path); /* before the lock is given up */
+		unlink(f->tmp_path); /* before the lock is released */
 	if (f->fd >= 0)
 		close(f->fd);
 	free(f->path);

@@ -170,7 +170,7 @@ static int summarize(const struct token_reader *r, struct token_summary *s, unsi
 	const int64_t begin = r->headed ? TOKEN_FILE_HEADER_BYTES : 0;
 
 	for (int64_t at = 0, n; at < r->bytes; at += n) {
-		/* the header is a chunk of its own */
+		/* the header is one chunk */
 		const int64_t end = at < begin ? begin : r->bytes;
 
 		n = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;

@@ -1,6 +1,6 @@
 /*
- * One token for each byte, its value the id: any file can be a text, none needs a vocabulary file.
- * Id 256 stands between documents.
+ * One token for each byte; its value is the ID: any file can be a text, and no vocabulary file is
+ * needed. ID 256 separates documents.
  */
 #include "ctl/data/tokenizer.h"
 

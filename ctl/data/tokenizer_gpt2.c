@@ -1,9 +1,9 @@
 /*
- * GPT-2's tokens, as tiktoken's encode_ordinary makes them: text is cut into pieces by GPT-2's
- * pattern, and each piece is encoded by byte-pair merges. Bytes that are no UTF-8 count as U+FFFD.
+ * GPT-2's tokens, as from tiktoken's encode_ordinary: text is cut into pieces by GPT-2's pattern,
+ * and each piece is encoded by byte-pair merges. Bytes that are not UTF-8 count as U+FFFD.
  *
- * Most pieces of a text have come before: each thread keeps the tokens of short ones, by their
- * bytes, in a table of cache lines, where the last of those that share a line stays.
+ * Most pieces of a text are repeated: each thread caches the tokens of short ones, by their bytes,
+ * in a table of cache lines; of pieces that share a line the last one stays.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -20,14 +20,13 @@
 enum {
 	CACHE_LINES = 1 << 15,
 	KEY_BYTES = 32,  /* a piece of at most 31 bytes, and in the last byte its length */
-	KEY_TOKENS = 15, /* tokens of a piece that is kept */
+	KEY_TOKENS = 15, /* tokens of a cached piece */
 	STACK_BYTES = 1 << 20
 };
 
 /*
  * GPT-2's pattern (openai/gpt-2, src/encoder.py). Python's \s is the property White_Space; PCRE2's
- * \s has U+180E too. Each character begins an alternative, so matches follow each other without a
- * gap.
+ * \s has U+180E too. Each character begins an alternative, so matches are adjacent.
  */
 #define BLANK "\\p{White_Space}"
 static const char pattern[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^" BLANK
@@ -42,7 +41,7 @@ struct line {
 struct gpt2 {
 	struct vocabulary vocabulary;
 	pcre2_code *code;
-	/* by PCRE2's compiler if this machine lets it make code, else its interpreter */
+	/* with PCRE2's compiler if this machine allows generated code, else its interpreter */
 	int (*match)(const pcre2_code *, PCRE2_SPTR, PCRE2_SIZE, PCRE2_SIZE, uint32_t,
 		pcre2_match_data *, pcre2_match_context *);
 };
@@ -53,7 +52,7 @@ struct thread {
 	pcre2_match_context *context;
 	pcre2_jit_stack *stack;
 	struct bpe_scratch scratch;
-	unsigned char *text; /* the text with U+FFFD for what is no UTF-8 */
+	unsigned char *text; /* the text with U+FFFD for invalid UTF-8 */
 	size_t text_room;
 };
 
@@ -125,7 +124,7 @@ static void thread_end(void *thread)
 	free(s);
 }
 
-/* The line of a key; it may hold another one. */
+/* The cache line of a key; it may have another key. */
 static struct line *line_of(struct thread *s, const unsigned char key[KEY_BYTES])
 {
 	uint64_t word[4], h;
@@ -187,7 +186,7 @@ static void encode(const struct tokenizer *t, void *thread, const unsigned char 
 	for (size_t at = 0; at < n;) {
 		const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
 
-		/* each character matches: only memory can be short */
+		/* each character matches, so the only error is lack of memory */
 		if (g->match(g->code, bytes, n, at, PCRE2_NO_UTF_CHECK, s->match, s->context) < 1)
 			memory_exhausted();
 		encode_piece(g, s, bytes + at, span[1] - at, out);
@@ -195,7 +194,7 @@ static void encode(const struct tokenizer *t, void *thread, const unsigned char 
 	}
 }
 
-/* Bytes of the character of White_Space beyond ASCII that ends at end, or 0. */
+/* Bytes of the White_Space character beyond ASCII that ends at end, or 0. */
 static size_t wide_blank(const unsigned char *bytes, size_t end)
 {
 	const unsigned char *p = bytes + end;
@@ -221,8 +220,8 @@ static int is_blank(unsigned char c)
 }
 
 /*
- * Before a blank that follows no blank: no piece crosses that place, whatever comes after it, and
- * no piece looks back. An ASCII byte ends each character before it, broken ones too.
+ * Cuts before a blank that follows no blank: no piece crosses that place, and none depends on later
+ * text. An ASCII byte ends each character before it, invalid ones too.
  */
 static size_t cut(const unsigned char *bytes, size_t n)
 {

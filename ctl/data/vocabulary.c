@@ -44,7 +44,7 @@ static char *beside(const char *path, const char *name)
 
 /* ---- tokens ---- */
 
-/* The byte that a code point of GPT-2's files stands for, or -1. */
+/* The byte of a code point in GPT-2's files, or -1. */
 static int byte_of(uint32_t point)
 {
 	static const struct {
@@ -163,7 +163,7 @@ static int add_merge_line(
 
 /* ---- lines ---- */
 
-/* The next line that is not empty, without its end; NULL at the end of text. */
+/* The next line that is not empty, without its newline; NULL at the end of text. */
 static const char *next_line(const char **text, const char *end, size_t *n)
 {
 	while (*text < end) {
@@ -244,7 +244,7 @@ static int load_ranks(
 			return e->exit;
 	}
 	bpe_rank_by_id(v->bpe);
-	/* tiktoken has the special token in its program: it follows the ranks */
+	/* tiktoken's program has the special token: its ID follows the ranks */
 	v->separator = (int32_t)bpe_largest_id(v->bpe) + 1;
 	if (bpe_add_special(
 		    v->bpe, v->separator, (const unsigned char *)SEPARATOR, strlen(SEPARATOR)) != 0)
@@ -314,7 +314,7 @@ static int load_tokenizer(
 	return 0;
 }
 
-/* name beside path, or other beside it if only that one is there; malloc'd. */
+/* name beside path, or other if only that one exists; malloc'd. */
 static char *either(const char *path, const char *name, const char *other)
 {
 	char *a = beside(path, name), *b = beside(path, other);
@@ -350,7 +350,7 @@ static int load_json(struct vocabulary *v, const char *path, const char *merges,
 	return exit;
 }
 
-/* ---- one file, whichever it is ---- */
+/* ---- one file of any format ---- */
 
 static int load_file(
 	struct vocabulary *v, const char *path, const char *merges, struct ctl_error *e)
@@ -388,7 +388,7 @@ static int load_file(
 
 /* ---- folders ---- */
 
-/* Files of a folder, the first that is there is read; those of tiktoken's cache are named so. */
+/* Files of a folder; the first that exists is read. tiktoken's cache has such names. */
 static const struct {
 	const char *name, *merges; /* merges: in a file of another name */
 } known[] = {
@@ -402,7 +402,7 @@ static const struct {
 	{"6c7ea1a7e38e3a7f062df639a5b80947f075ffe6", "6d1cbeee0f20b3d9449abfede4726ed8212e3aee"},
 };
 
-/* The files in the folder: false, there are none. malloc'd, *merges may be NULL. */
+/* The files in the folder: false if there are none. malloc'd, *merges may be NULL. */
 static bool find_in(const char *folder, char **path, char **merges)
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -420,7 +420,9 @@ static bool find_in(const char *folder, char **path, char **merges)
 	return false;
 }
 
-/* The usual places, as patterns of glob(3): an environment variable, or if unset the other root. */
+/*
+ * The default places, as patterns of glob(3): an environment variable, or if unset the other root.
+ */
 static const struct {
 	const char *variable, *otherwise, *rest;
 } places[] = {
@@ -460,7 +462,7 @@ static bool find_usual(char **path, char **merges)
 	return found;
 }
 
-/* The file to read for the path that was given, or the usual one. malloc'd. */
+/* The given path, or the default file. malloc'd. */
 static int locate(const char *given, char **path, char **merges, struct ctl_error *e)
 {
 	struct stat st;

@@ -21,7 +21,7 @@ struct conversion {
 	struct spec_errors *errors;
 };
 
-/* A member of the file that is being taken. */
+/* The member of the file that is being converted. */
 struct member {
 	const struct deepspeed_row *row;
 	const struct spec_json_node *node;
@@ -97,7 +97,7 @@ static bool is_true(const struct conversion *c, const char *key)
 	return node && node->type == SPEC_JSON_TRUE;
 }
 
-/* A number, true, or a text other than "auto": the file says it. */
+/* Whether the file sets it: a number, true, or a text other than "auto". */
 static bool says(const struct conversion *c, const char *key)
 {
 	const struct spec_json_node *node = find(c, key);
@@ -105,9 +105,9 @@ static bool says(const struct conversion *c, const char *key)
 	return node && !is_text(node, "auto");
 }
 
-/* ---- what the file depends on ---- */
+/* ---- values that others depend on ---- */
 
-/* What --set gives the key; NULL: nothing. */
+/* The value of --set for the key; NULL: none. */
 static const char *set_of(const struct conversion *c, const char *key)
 {
 	return spec_draft_set_of(c->sets, c->n_sets, key);
@@ -189,7 +189,7 @@ static bool has_schedule(const struct conversion *c)
 		is_text(type, "WarmupCosineLR");
 }
 
-/* ---- taking a key ---- */
+/* ---- converting a key ---- */
 
 /* Takes text. */
 static void put(struct conversion *c, enum spec_key key, struct spec_place at, char *text)
@@ -208,7 +208,7 @@ static void unsupported(struct conversion *c, const struct member *m, const char
 	note(c, m->node->at, m->key, DEEPSPEED_UNSUPPORTED, "%s", why);
 }
 
-/* "auto": value as JSON (NULL: left to the spec), with its source. --set comes first. */
+/* "auto": value as JSON (NULL: the spec's default), with its source. --set has precedence. */
 static void take_auto(
 	struct conversion *c, const struct member *m, const char *value, const char *source)
 {
@@ -245,7 +245,7 @@ static void take_same(struct conversion *c, const struct member *m)
 		put(c, m->row->to, m->node->at, spec_draft_json(c->json, m->node));
 }
 
-/* Is the node one of the values of "false|null|1"? */
+/* Whether the node is one of the values of "false|null|1". */
 static bool is_one_of(const struct spec_json_node *node, const char *values)
 {
 	static const char *const words[] = {[SPEC_JSON_NULL] = "null",
@@ -422,9 +422,9 @@ static void take_total_steps(struct conversion *c, const struct member *m)
 		take_same(c, m);
 }
 
-/* ---- ZeRO, activations, types ---- */
+/* else it is missing */
 
-/* An object, or of old files true or false. */
+/* An object, or in old files true or false. */
 static void take_zero(struct conversion *c, const struct member *m)
 {
 	const bool on = m->node->type == SPEC_JSON_TRUE;
@@ -449,7 +449,7 @@ static void take_overlap(struct conversion *c, const struct member *m)
 		take_same(c, m);
 }
 
-/* factor x width, with which Transformers replaces the word. */
+/* factor x width: Transformers' value for the word. */
 static void take_by_width(
 	struct conversion *c, const struct member *m, int64_t factor, const char *source)
 {
@@ -485,8 +485,8 @@ static void take_persistence(struct conversion *c, const struct member *m)
 }
 
 /*
- * DeepSpeed's object says how checkpoints are made that the model's code asks for, not that there
- * are any. Who turns an option of it on has some.
+ * DeepSpeed's object configures checkpoints that the model's code requests; it does not turn them
+ * on. A user who sets one of its options probably has some.
  */
 static void take_checkpointing(struct conversion *c, const struct member *m)
 {
@@ -605,7 +605,7 @@ static void walk(struct conversion *c, const struct spec_json_node *object, cons
 	}
 }
 
-/* What DeepSpeed does where the file says nothing, if a spec would do something else. */
+/* Defaults of DeepSpeed that differ from those of a spec. */
 static void take_defaults(struct conversion *c)
 {
 	const struct spec_place nowhere = {0};

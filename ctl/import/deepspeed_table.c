@@ -1,4 +1,4 @@
-/* The keys of a DeepSpeed configuration, and what becomes of each. */
+/* The keys of a DeepSpeed configuration, and how each is converted. */
 #include "ctl/import/deepspeed.h"
 
 #include <stddef.h>

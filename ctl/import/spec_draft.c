@@ -7,9 +7,9 @@
 #include "proto/host/memory.h"
 #include "proto/spec/spec_value.h"
 
-/* What a spec requires, how to give it, and a value that conflicts with nothing. */
+/* The required keys, how to set them, and a value that conflicts with nothing. */
 static const struct {
-	enum spec_key key, other; /* either is enough */
+	enum spec_key key, other; /* one of the two is enough */
 	const char *advice, *stand_in;
 } required[] = {
 	{SPEC_KEY_MODEL, SPEC_KEY_MODEL, "--set model=gpt2",
@@ -158,7 +158,7 @@ static bool is_at_or_below(const char *key, const char *object)
 	return strncmp(key, object, n) == 0 && (!key[n] || key[n] == '.' || key[n] == '=');
 }
 
-/* Does the draft have the key, or one of the object's? */
+/* Whether the draft has the key, or one of the object's. */
 static bool has(const struct spec_draft *draft, const char *object)
 {
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++)

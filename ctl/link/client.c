@@ -33,16 +33,17 @@ struct client {
 	struct frame *frame;
 	json_t *hello;
 	json_int_t last_id;
-	const char *asked;    /* the verb or method that is waited for */
+	const char *asked;    /* the verb or method of the current wait */
 	const char *expected; /* why its reply may take long, or NULL */
 	void (*before_notice)(void *of);
 	void *of;
-	int64_t asked_ns;  /* since when it is waited for */
-	int64_t notice_ns; /* when to say that gpt2d is silent; NEVER_NS: not, or said already */
-	bool awaits_event; /* ask for a sign of life first */
-	bool pinged;       /* that was asked, and nothing came since */
-	bool patient;      /* no deadline: say when gpt2d answers again */
-	bool silent;       /* it was said that gpt2d is silent */
+	int64_t asked_ns; /* start of the wait */
+	/* when to report that gpt2d is silent; NEVER_NS: never, or already reported */
+	int64_t notice_ns;
+	bool awaits_event; /* first send a ping */
+	bool pinged;       /* a ping was sent, and nothing was received since */
+	bool patient;      /* no deadline: also report when gpt2d answers again */
+	bool silent;       /* the silence was reported */
 	bool lost, unsent;
 	bool changed;               /* an earlier request on this connection changed something */
 	bool reopened, restarted;   /* by client_reopen */
@@ -57,7 +58,7 @@ static double seconds_since(int64_t then_ns)
 	return (double)(clock_mono_ns() - then_ns) / 1e9;
 }
 
-/* In so many seconds, at the latest when the user's time limit passes. */
+/* In this many seconds, at the latest when the user's time limit passes. */
 static int64_t deadline_in(const struct client *c, int seconds)
 {
 	const int64_t until_ns = c->options.until_ns ? c->options.until_ns : NEVER_NS;
@@ -71,7 +72,7 @@ static bool limit_passed(const struct client *c)
 	return c->options.until_ns && clock_mono_ns() >= c->options.until_ns;
 }
 
-/* Starts to count how long gpt2d is silent. */
+/* Starts to measure gpt2d's silence. */
 static void expect_answer(struct client *c, const char *asked, int notice_s)
 {
 	c->asked = asked;
@@ -97,7 +98,7 @@ static void print_silent(struct client *c)
 		&c->endpoint, to, c->hello ? c->asked : NULL, seconds_since(c->asked_ns));
 }
 
-/* Something came from gpt2d. */
+/* Data came from gpt2d. */
 static void note_answer(struct client *c)
 {
 	if (c->silent && c->patient && c->options.notices) {
@@ -197,8 +198,8 @@ static int connection_lost(struct client *c, struct ctl_error *e, int error)
 }
 
 /*
- * The next message: 0; -ETIMEDOUT; -EINTR after a signal; another negative errno, with e, when the
- * connection cannot be used any more.
+ * The next message: 0; -ETIMEDOUT; -EINTR after a signal; another negative errno, with e, if the
+ * connection is unusable.
  */
 static int next_message(
 	struct client *c, int64_t deadline_ns, struct rpc_message *m, struct ctl_error *e)
@@ -264,7 +265,7 @@ static bool take_event(struct client *c, char event[64], json_t **params)
 	return true;
 }
 
-/* ---- what became of a request ---- */
+/* ---- effects of a request ---- */
 
 /* Requests that change something, and the verb that shows whether they did. */
 static const struct change {
@@ -301,7 +302,7 @@ static struct request describe_request(const char *method, const json_t *params)
 	return r;
 }
 
-/* The line that says how to find out whether the request took effect. */
+/* A line about how to find out whether the request took effect. */
 static void add_check(const struct request *r, const char *before, struct ctl_error *e)
 {
 	if (r->change && r->change->of_run)
@@ -312,7 +313,7 @@ static void add_check(const struct request *r, const char *before, struct ctl_er
 			r->change ? r->change->show : "status");
 }
 
-/* No reply came: e gets the subject, and what that means. exit: the code so far. */
+/* No reply came: e gets the subject, and the consequence. exit: the code so far. */
 static int explain(struct client *c, const struct request *r, int exit, struct ctl_error *e)
 {
 	const char *undone = c->changed ? "nothing else is changed" : "nothing is changed";
@@ -329,7 +330,7 @@ static int explain(struct client *c, const struct request *r, int exit, struct c
 	ctl_error_set(e, exit, "%s: %.1300s%s", c->asked, old.message,
 		c->lost ? " before it replied" : "");
 	if (e->code)
-		return exit; /* gpt2d refused */
+		return exit; /* gpt2d refused it */
 	if (c->lost)
 		add_check(r, "", e);
 	else if (c->unsent && submits)
@@ -341,7 +342,7 @@ static int explain(struct client *c, const struct request *r, int exit, struct c
 
 /* ---- requests ---- */
 
-/* No answer came: an exit code with e. */
+/* No reply came: an exit code with e. */
 static int unanswered(struct client *c, int error, struct ctl_error *e)
 {
 	if (error == -EINTR)
@@ -401,7 +402,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	error = send_all(c, line, n, deadline_ns);
 	free(line);
 	c->unsent = error != 0;
-	/* a gpt2d that refuses a client says why before it closes the connection: read on */
+	/* a gpt2d that refuses a client first sends the reason: continue to read */
 	if (error == 0 || error == -EPIPE || error == -ECONNRESET)
 		exit = await_reply(c, deadline_ns, result, e);
 	else if (error == -ETIMEDOUT || error == -EINTR)
@@ -552,7 +553,7 @@ static int dial(struct client *c, struct ctl_error *e)
 	return say_hello(c, e);
 }
 
-/* dial, once more if gpt2d closed the connection before its hello. */
+/* Connects again once if gpt2d closes the connection before its hello. */
 static int dial_twice(struct client *c, struct ctl_error *e)
 {
 	int exit;

@@ -91,7 +91,7 @@ bool endpoint_is_stopped(const struct endpoint *p)
 	if (!fgets(line, sizeof(line), stat))
 		line[0] = '\0';
 	fclose(stat);
-	end = strrchr(line, ')'); /* the process name before it may hold anything */
+	end = strrchr(line, ')'); /* the process name before it may contain any character */
 	return end && end[1] == ' ' && (end[2] == 'T' || end[2] == 't');
 }
 

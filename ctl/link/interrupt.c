@@ -45,7 +45,7 @@ static void take(int number, void (*called)(int))
 	sigaction(number, &action, NULL);
 }
 
-/* Ignored by who started gpt2ctl, as nohup does: a terminal that goes ends nothing. */
+/* Signals that the parent ignores, as with nohup, stay ignored: a closed terminal ends nothing. */
 static bool is_nohup(int number)
 {
 	struct sigaction now;
@@ -84,7 +84,7 @@ void interrupt_on_key(int fd, bool (*is_key)(void *of), void *of)
 	keyboard.of = of;
 }
 
-/* ppoll with the keyboard beside fds: -1 and EINTR for its key; another key ends no wait. */
+/* ppoll including the keyboard: -1 and EINTR for its key; other keys do not end the wait. */
 static int poll_keyboard(struct pollfd *fds, size_t n, int64_t timeout_ns, const sigset_t *open)
 {
 	const int64_t until_ns = timeout_ns < 0 ? -1 : clock_mono_ns() + timeout_ns;
@@ -120,7 +120,7 @@ int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 	sigset_t set, open;
 	int rc, error;
 
-	/* none comes between the look and the sleep */
+	/* no signal comes between the check and the sleep */
 	sigemptyset(&set);
 	for (int i = 0; i < SIGNALS; i++)
 		sigaddset(&set, signals[i]);

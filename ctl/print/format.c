@@ -105,7 +105,7 @@ char *format_time(const char *iso, char out[FORMAT_BYTES])
 
 int format_percent(double fraction)
 {
-	if (!(fraction > 0.0)) /* nor is NaN */
+	if (!(fraction > 0.0)) /* also false for NaN */
 		return 0;
 	return fraction < 1.0 ? (int)(fraction * 100.0) : 100;
 }

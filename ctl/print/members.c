@@ -8,7 +8,7 @@
 
 enum { NAME_BYTES = 64 };
 
-/* The member of a dotted key; NULL: there is none. */
+/* The member of a dotted key; NULL: it does not exist. */
 static const json_t *find(const json_t *object, const char *key)
 {
 	char name[NAME_BYTES];
@@ -78,7 +78,7 @@ static bool print_value(FILE *to, const json_t *value, const char *as)
 	return true;
 }
 
-/* {KEY:AS|OTHERWISE} without the braces. */
+/* Parses {KEY:AS|OTHERWISE} without the braces. */
 static bool print_member(FILE *to, const json_t *object, const char *member, size_t n)
 {
 	char copy[NAME_BYTES], *key = copy, *otherwise, *as;
@@ -129,7 +129,7 @@ void members_print(FILE *to, const json_t *object, const char *format)
 	print(to, object, format, format + strlen(format));
 }
 
-/* format up to end, as text; *shown: no member is absent. The caller's. */
+/* format up to end, as text; *shown: all members exist. The caller's. */
 static char *text_of(const json_t *object, const char *format, const char *end, bool *shown)
 {
 	char *text;

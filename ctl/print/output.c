@@ -8,7 +8,7 @@
 
 /* ---- stdout may be full or closed ---- */
 
-/* A pipe whose reader has closed it. */
+/* Whether it is a pipe whose reader has closed it. */
 static bool reader_gone(FILE *out)
 {
 	struct pollfd p = {.fd = fileno(out)};
@@ -16,7 +16,7 @@ static bool reader_gone(FILE *out)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/* Whether an earlier write may have left this error: other calls leave other codes. */
+/* Whether an earlier write may have left this error: other calls return other codes. */
 static bool is_write_error(int error)
 {
 	static const int errors[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EBADF, EPIPE};
@@ -45,7 +45,7 @@ bool output_flush(struct output *o)
 	else
 		error = is_write_error(before) ? before : EIO;
 	o->failed = true;
-	o->unread = error == EPIPE; /* head has what it wanted */
+	o->unread = error == EPIPE; /* head has read enough */
 	if (!o->unread)
 		fprintf(o->err.file, "gpt2ctl: stdout: %s\n", strerror(error));
 	return false;
@@ -91,7 +91,7 @@ void output_error(struct output *o, const char *message)
 	char clean[2048];
 
 	if (o->unread)
-		return; /* the reader has what it wanted */
+		return; /* the reader has read enough */
 	term_clean_lines(message, clean, sizeof(clean));
 	fprintf(o->err.file, "%sgpt2ctl:%s %s\n", term_colour(&o->err, TERM_RED),
 		term_colour(&o->err, TERM_PLAIN), clean);

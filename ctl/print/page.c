@@ -81,7 +81,7 @@ char *page_p(double p, char out[FORMAT_BYTES])
 	return out;
 }
 
-/* No "-0.00". */
+/* Avoids "-0.00". */
 static double rounded(double percent)
 {
 	return fabs(percent) < 0.005 ? 0.0 : percent;

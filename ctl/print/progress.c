@@ -13,7 +13,7 @@ void progress_init(struct progress *p, const struct term *term)
 	*p = (struct progress){.term = term, .printed_ns = -1, .printed_segment = -1};
 }
 
-/* Steps; products of what a daemon sent may be beyond int64_t. */
+/* Number of steps; products of a daemon's numbers may exceed int64_t. */
 static double total_done(const struct progress_step *s)
 {
 	return (double)(s->segment - 1) * (double)s->steps + (double)s->step;
@@ -24,7 +24,7 @@ static double total(const struct progress_step *s)
 	return (double)s->segments * (double)s->steps;
 }
 
-/* The run and where in it; briefly the segment alone, if there are several. */
+/* The run and its position; in the brief form only the segment, if there are several. */
 static void describe(const struct progress_step *s, bool brief, char *before, size_t before_bytes)
 {
 	int n = 0;
@@ -71,7 +71,7 @@ static size_t bar_cells(struct progress *p, bool brief, const char *before, cons
 	return width - used < BAR_MAX ? width - used : BAR_MAX;
 }
 
-/* Cells too few for a bar: the percentage alone, in front. */
+/* Too few cells for a bar: only the percentage. */
 static void draw_line(struct progress *p, const char *before, const char *after, double fraction,
 	size_t cells, int64_t now_ns)
 {

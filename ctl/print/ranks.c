@@ -30,7 +30,7 @@ const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BY
 	return format_size(format_int(object, key, 0), out);
 }
 
-/* "####----  52%", without bars "52%", or "-": of the fraction that the bar shows. */
+/* "####----  52%", without bars "52%", or "-", for the fraction. */
 static void cell_share(struct table *table, const struct term *t, double fraction, const char *text)
 {
 	char bar[BAR_BYTES];
@@ -151,7 +151,10 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 		fprintf(t->file, "        and %zu more\n", json_array_size(ranks) - i);
 }
 
-/* ": python3 of ann (uid 1234), pid 77, 12 GB" of the one with most memory; nothing if unknown. */
+/*
+ * ": python3 of ann (uid 1234), pid 77, 12 GB" for the process with most memory; nothing if
+ * unknown.
+ */
 static void print_other(FILE *to, const json_t *gpu)
 {
 	const int64_t uid = format_int(gpu, "other_uid", -1);
@@ -264,14 +267,15 @@ void ranks_print_nodes(const struct term *t, const json_t *world, int rows)
 /* ---- the rank for which the others wait ---- */
 
 static const double NOTABLE_RATIO = 1.05;
-static const double NOTABLE_SHARE = 0.75; /* of the parts: a step held up makes the mean of one */
+/* of the parts: a single delayed step can raise the mean */
+static const double NOTABLE_SHARE = 0.75;
 
 struct tally {
 	int64_t segments;
 	double sum;
 };
 
-/* How much more work the slowest has; nan: nothing that can be. */
+/* How much more work the slowest rank has; nan: not comparable. */
 static double ratio_of(const json_t *slowest, int64_t rank)
 {
 	const double others = format_real(slowest, "others_median_s");
@@ -280,7 +284,7 @@ static double ratio_of(const json_t *slowest, int64_t rank)
 	return rank >= 0 && rank < SPEC_WORLD_MAX && others > 0.0 ? ratio : (double)NAN;
 }
 
-/* Older engines did not tell. */
+/* Older engines did not report it. */
 static bool is_steady(const json_t *slowest)
 {
 	const int64_t parts = format_int(slowest, "parts", 0);

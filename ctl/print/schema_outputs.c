@@ -4,7 +4,7 @@
 
 #include "ctl/print/output.h"
 
-/* What gpt2ctl adds to replies that it prints, and what it prints of its own. */
+/* The members that gpt2ctl adds to replies, and gpt2ctl's own outputs. */
 const struct schema_row schema_outputs[] = {
 	{"submit", SCHEMA_MORE, ""},
 	{"arms", "[text]", "in the order of the spec"},

@@ -11,7 +11,7 @@
 #include "ctl/print/term.h"
 #include "proto/host/memory.h"
 
-/* A resize need only end the wait. */
+/* A resize only has to end the wait. */
 static void on_resize(int number)
 {
 }
@@ -71,7 +71,7 @@ void screen_suspend(struct screen *s)
 	const bool utf8 = s->utf8;
 
 	screen_end(s);
-	kill(0, SIGTSTP); /* all of a pipeline, as the terminal does it */
+	kill(0, SIGTSTP); /* the whole pipeline, as the terminal does it */
 	screen_begin(s, utf8);
 }
 
@@ -86,7 +86,7 @@ void screen_resize(struct screen *s)
 	fputs("\033[2J", stdout);
 }
 
-/* The last column of the last row is left free: some terminals scroll. */
+/* The last column of the last row stays free, because some terminals scroll. */
 static void draw_line(struct screen *s, int row, const char *line, size_t n)
 {
 	const int columns = row + 1 == s->rows ? s->columns - 1 : s->columns;
@@ -108,7 +108,7 @@ static void draw_line(struct screen *s, int row, const char *line, size_t n)
 
 int screen_draw(struct screen *s, const char *text, const char *footer)
 {
-	fputs("\033[?2026h", stdout); /* one picture, where the terminal knows that */
+	fputs("\033[?2026h", stdout); /* one update, if the terminal supports that */
 	for (int row = 0; row < s->rows; row++) {
 		const size_t n = strcspn(text, "\n");
 

@@ -17,7 +17,7 @@ const struct states_row states_table[] = {
 	{NULL, NULL, TERM_PLAIN, -1},
 };
 
-/* The last row, where there is no such state. */
+/* The last row, for an unknown state. */
 static const struct states_row *find(const char *name)
 {
 	const struct states_row *row = states_table;

@@ -119,7 +119,7 @@ void term_bar(const struct term *t, double fraction, size_t cells, char *out, si
 		out[used] = '\0';
 }
 
-/* C0 and DEL, and C1 (U+0080 to U+009F), which begin escape sequences in UTF-8 too. */
+/* C0 and DEL, and C1 (U+0080 to U+009F), which also begin escape sequences in UTF-8. */
 static bool is_control(const unsigned char *s)
 {
 	return *s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);

@@ -98,7 +98,7 @@ void text_outlook(const struct term *t, const json_t *outlook)
 	fprintf(t->file, "%s\n", text_waiting(outlook, waiting, sizeof(waiting)));
 }
 
-/* Why row i of the queue waits. head: the reason of the first row, which is printed above. */
+/* Why row i of the queue waits. head: the reason of the first row, printed above. */
 static const char *row_waits(size_t i, const char *head, const char *waiting)
 {
 	static const struct {

@@ -41,8 +41,8 @@ struct item {
 	const char *path, *sha256;
 	int64_t bytes, have;   /* have: written so far */
 	bool altered;          /* "altered", see artifacts.c */
-	bool broken;           /* nothing more can be copied; e says why */
-	char target[PATH_MAX]; /* where it is copied to */
+	bool broken;           /* the copy cannot continue; e has the reason */
+	char target[PATH_MAX]; /* its target */
 	struct digest *digest;
 	char message[MESSAGE_BYTES]; /* why it was not copied */
 };
@@ -168,7 +168,7 @@ static enum outcome check_target(struct item *item)
 	return COPIED;
 }
 
-/* ---- RUN_COMPLETE.txt, which says that the files beside and below it are whole ---- */
+/* ---- RUN_COMPLETE.txt, which vouches for the files beside and below it ---- */
 
 enum { LAST_TURN = 2 };
 
@@ -180,7 +180,7 @@ static int turn_of(const char *path)
 	return strchr(path, '/') ? 1 : LAST_TURN;
 }
 
-/* Before the item is written: remove the markers beside and above it. */
+/* Before the item is written: removes the markers beside and above it. */
 static enum outcome drop_markers(struct item *item)
 {
 	char marker[sizeof(item->target) + sizeof(ARTIFACT_COMPLETE)];
@@ -211,7 +211,7 @@ static const char *find_below(const json_t *files, const char *marker, const cha
 	return NULL;
 }
 
-/* A marker whose files are not all copied is left out: COPIED, or FAILED with item's message. */
+/* A marker whose files are not all copied is not copied: COPIED, or FAILED with item's message. */
 static enum outcome check_marker(struct item *item)
 {
 	const struct copy *k = item->copy;
@@ -349,7 +349,7 @@ static enum outcome copy_item(struct item *item)
 	return outcome;
 }
 
-/* ENOENT may also mean that the file system, such as /proc, has no directories to create. */
+/* ENOENT may also mean that the file system, such as /proc, does not support new directories. */
 static bool parent_is_there(const char *dir)
 {
 	char *copy = memory_text(dir);
@@ -378,7 +378,7 @@ static int make_dir(const char *dir, struct ctl_error *e)
 	return why ? ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, why) : 0;
 }
 
-/* The files of a turn: false if nothing more can be copied. */
+/* Copies the files of a turn: false if the copy cannot continue. */
 static bool copy_turn(struct copy *k, int turn, bool *incomplete)
 {
 	static const char *const names[] = {[COPIED] = "copied",

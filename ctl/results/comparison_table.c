@@ -7,7 +7,7 @@
 
 /* ---- tables ---- */
 
-/* A member of a row of comparisons or, where it has none, of its arm. */
+/* A member of a row of comparisons or, if it has none, of its arm. */
 static const struct {
 	const char *key;
 	bool markdown;
@@ -56,7 +56,7 @@ static const json_t *cell_of(const json_t *arm, const json_t *row, const char *k
 	return value && !json_is_object(value) ? value : json_object_get(arm, key);
 }
 
-/* A name may hold what separates cells. */
+/* A name may contain the separator of cells. */
 static void put_csv(FILE *out, const char *text)
 {
 	if (!strpbrk(text, ",\"")) {

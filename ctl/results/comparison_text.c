@@ -198,7 +198,7 @@ static void print_times(const struct term *t, const json_t *comparison)
 	page_end(&p);
 }
 
-/* Of an arm that is shown. */
+/* A figure of a shown arm. */
 static bool any_has(const json_t *comparison, const char *key)
 {
 	const json_t *arm;
@@ -211,7 +211,7 @@ static bool any_has(const json_t *comparison, const char *key)
 	return false;
 }
 
-/* Only arms that have the figure; unit behind it. */
+/* Only arms that have the figure; unit follows it. */
 static void print_figures(const struct term *t, const json_t *comparison, const char *label,
 	const char *key, double scale, const char *format)
 {
@@ -232,7 +232,7 @@ static void print_figures(const struct term *t, const json_t *comparison, const 
 	page_end(&p);
 }
 
-/* An arm that does not reach the loss must not be missed among those that do. */
+/* An arm that does not reach the loss must be listed too. */
 static void print_time_to_loss(const struct term *t, const json_t *comparison)
 {
 	struct page p = {.term = t};
@@ -342,7 +342,7 @@ static void print_checkpoints(const struct term *t, const json_t *comparison)
 	page_end(&p);
 }
 
-/* The values of a member of the machine, or the different ones of its nodes. Empty: unknown. */
+/* The value of a member of the machine, or the different values of its nodes. Empty: unknown. */
 static const char *list_values(const json_t *machine, const char *key, char *out, size_t bytes)
 {
 	const json_t *nodes = json_object_get(machine, "nodes"), *node;
@@ -528,7 +528,7 @@ static enum term_colour verdict_colour(const char *verdict)
 	return TERM_YELLOW;
 }
 
-/* What would lead to a verdict, by the reason that there is none. */
+/* How to get a verdict, by the reason why there is none. */
 static const char *find_remedy(const char *reason)
 {
 	static const char *const rows[][2] = {
@@ -580,7 +580,7 @@ static double block_seconds(const json_t *comparison)
 		format_real(design, "kept");
 }
 
-/* The command that runs enough blocks; a run that broke off, or has void blocks, planned enough. */
+/* The command that runs enough blocks; a run that failed, or has void blocks, planned enough. */
 static void print_rerun(struct page *p, const json_t *comparison, int64_t needed)
 {
 	const int64_t id = format_int(json_object_get(comparison, "run"), "id", 0);

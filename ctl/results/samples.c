@@ -19,7 +19,7 @@
 /* A file that is being read. */
 struct source {
 	char path[4096];
-	const char *selector; /* behind the colon; NULL: none */
+	const char *selector; /* after the colon; NULL: none */
 	char *text;           /* ends in NUL */
 	size_t n;
 	struct samples *to;
@@ -58,7 +58,7 @@ static int add(struct source *s, size_t line, double value)
 	return 0;
 }
 
-/* A decimal number that is all of n bytes, whatever the locale. */
+/* A decimal number that fills all n bytes, independent of the locale. */
 static bool number_of(const char *text, size_t n, double *out)
 {
 	char copy[64];
@@ -76,7 +76,7 @@ static bool number_of(const char *text, size_t n, double *out)
 	return spec_json_real(copy, out) == 0;
 }
 
-/* ---- numbers, one or several a line ---- */
+/* ---- numbers, one or several per line ---- */
 
 static int read_numbers(struct source *s)
 {
@@ -112,7 +112,7 @@ static int read_numbers(struct source *s)
 
 enum { CSV_FIELD_MAX = 256 };
 
-/* The next field of a line, its quotes removed; NULL behind the last one. */
+/* The next field of a line, without quotes; NULL after the last one. */
 static char *next_field(char **at, char field[CSV_FIELD_MAX])
 {
 	const bool quoted = **at == '"';
@@ -198,9 +198,9 @@ static int read_csv(struct source *s)
 	return rc;
 }
 
-/* ---- JSON: one document, or one a line ---- */
+/* ---- JSON: one document, or one per line ---- */
 
-/* The value behind dotted members and array indices; NULL: there is none. */
+/* The value at dotted members and array indices; NULL: none. */
 static const json_t *follow(const json_t *value, const char *path)
 {
 	while (value && *path) {
@@ -339,7 +339,7 @@ static int load(struct source *s)
 	return rc;
 }
 
-/* FILE, or FILE:SELECTOR where no file has the whole name. */
+/* FILE, or FILE:SELECTOR if no file has the whole name. */
 static void split(struct source *s, const char *name)
 {
 	char *colon;

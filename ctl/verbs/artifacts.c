@@ -135,11 +135,11 @@ static void print_artifacts(struct output *o, const json_t *result)
 	}
 }
 
-/* ---- whether the files are those that the engine wrote ---- */
+/* ---- comparing the files with those that the engine wrote ---- */
 
 /*
- * Each RUN_COMPLETE.txt has the SHA-256 of the specification and the metrics beside it; of other
- * files the engine reported the size.
+ * Each RUN_COMPLETE.txt has the SHA-256 of the spec and the metrics beside it; for other files the
+ * engine reported the size.
  */
 
 enum { MARKER_BYTES = 16 << 10 }; /* gpt2d refuses longer ones too */
@@ -164,7 +164,7 @@ static bool is_marker(const char *path)
 	return strcmp(slash ? slash + 1 : path, ARTIFACT_COMPLETE) == 0;
 }
 
-/* The value that follows " key=" is this one. */
+/* Whether the value after " key=" is this one. */
 static bool names(const char *text, const char *key, const char *value)
 {
 	const char *at = strstr(text, key);
@@ -211,7 +211,7 @@ static int read_marker(struct client *c, json_int_t run, int64_t bytes, struct m
 	return exit;
 }
 
-/* Whether the file of this name beside the marker has another hash. */
+/* Whether the file with this name beside the marker has another hash. */
 static bool check_file(
 	const json_t *by_path, const struct marker *m, const char *name, const char *key)
 {
@@ -230,7 +230,7 @@ static bool check_file(
 	return true;
 }
 
-/* Whether the size is not the one that the engine reported. */
+/* Whether the size differs from the engine's report. */
 static bool check_size(json_t *file)
 {
 	const int64_t announced = format_int(file, "announced", -1);
@@ -246,8 +246,8 @@ static bool check_size(json_t *file)
 }
 
 /*
- * A file whose hash is not the one in the marker beside it, or whose size is not the one reported,
- * gets "altered", the reason. gpt2d itself marks RUN_COMPLETE.txt of what is not done.
+ * A file whose hash differs from the marker beside it, or whose size differs from the report, gets
+ * "altered" with the reason. gpt2d itself sets it for RUN_COMPLETE.txt of a run that is not done.
  */
 static int check_files(struct client *c, json_t *result, bool *altered, struct ctl_error *e)
 {

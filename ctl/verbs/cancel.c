@@ -42,8 +42,8 @@ static int own_runs(struct client *c, const char *state, json_t *ids, struct ctl
 }
 
 /*
- * The caller's runs that have not ended: the queued ones, which are cancelled first so that none of
- * them starts meanwhile, then those in progress. n: how many of each.
+ * The caller's runs that have not ended: first the queued ones, so that none of them starts
+ * meanwhile, then those in progress. n: how many of each.
  */
 static int own_open(struct client *c, json_t *ids, size_t n[2], struct ctl_error *e)
 {
@@ -83,7 +83,7 @@ static int confirm(
 	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing was cancelled");
 }
 
-/* gpt2d answers once the step in progress has ended, at the latest after this time. */
+/* gpt2d replies once the step in progress has ended, at the latest after this time. */
 static int64_t step_limit_s(const struct client *c)
 {
 	const int64_t said = format_int(client_hello(c), "cancel_timeout_s", 0);
@@ -91,7 +91,7 @@ static int64_t step_limit_s(const struct client *c)
 	return said < 0 ? 0 : said > STEP_MAX_S ? STEP_MAX_S : said;
 }
 
-/* One run; its row is added to runs: its exit status. *lost: the connection cannot be used. */
+/* Cancels one run and adds its row to runs: its exit status. *lost: the connection is unusable. */
 static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *runs, bool *lost)
 {
 	json_t *params = json_pack("{s:O}", "id", id), *reply = NULL;

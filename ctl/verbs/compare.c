@@ -118,7 +118,7 @@ static json_t *read_metrics(struct ctl *ctl, const json_t *run, const json_t *se
 	return metrics;
 }
 
-/* The nodes that the ranks of a segment ran on, in the order of their first ranks. */
+/* The nodes of a segment's ranks, in the order of their first ranks. */
 static json_t *nodes_of(const json_t *metrics)
 {
 	const json_t *ranks = json_object_get(json_object_get(metrics, "gpt2d"), "ranks"), *rank;
@@ -239,10 +239,10 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 
 /* ---- two runs ---- */
 
-/* What makes two runs unlike. */
+/* The differences of two runs. */
 struct unlike {
 	json_t *differs;
-	bool training; /* a key among them changes what is trained */
+	bool training; /* one of the keys changes the training */
 };
 
 static void add_difference(
@@ -270,7 +270,7 @@ static void find_keys(
 	spec_free(b);
 }
 
-/* Of the first segment that is done: a hash of the token sequences it trained on. */
+/* From the first done segment: a hash of its token sequences. */
 static const json_t *data_of(const json_t *show)
 {
 	const json_t *segment, *hash;

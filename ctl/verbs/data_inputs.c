@@ -23,7 +23,7 @@ static int check_stdin(const struct data_inputs *in, struct ctl_error *e)
 		"%s: \"-\" was given %d times; standard input can be read once", in->verb, n);
 }
 
-/* Of the inputs' bytes, or of the documents that are wanted; below 0: not known. */
+/* Fraction of the inputs' bytes, or of the requested documents; below 0: not known. */
 static double fraction_done(const struct data_inputs *in)
 {
 	const int64_t all = documents_bytes_all(in->documents);

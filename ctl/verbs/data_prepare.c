@@ -59,8 +59,8 @@ static int take(void *of, const uint16_t *ids, size_t n, struct ctl_error *e)
 }
 
 /*
- * "DATA_FOLDER/a.train.bin" for "x/a.train.txt", which gpt2d's group may read whatever the umask
- * is; NULL: this user may not write there. malloc'd.
+ * "DATA_FOLDER/a.train.bin" for "x/a.train.txt", readable for gpt2d's group with any umask; NULL:
+ * this user may not write there. malloc'd.
  */
 static char *default_output(const char *input)
 {

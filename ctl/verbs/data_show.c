@@ -42,7 +42,7 @@ static json_t *decoded(const struct tokenizer *t, const uint16_t *ids, size_t n)
 	return value;
 }
 
-/* The tokenizer that was named, or the one that fits. Without a vocabulary there is no text. */
+/* The requested tokenizer, or the one that fits. Without a vocabulary there is no text. */
 static int choose(struct tokenizer *t, const struct options *args, int32_t largest, bool *found,
 	struct ctl_error *e)
 {

@@ -1,4 +1,4 @@
-/* gpt2ctl data verify: whether a token file is sound, and whether it holds the tokens of a text. */
+/* gpt2ctl data verify: checks a token file, and whether it has the tokens of a text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static int check_sha256(const struct verification *v, const char *wanted, struct
 		v->reader.path, v->summary->sha256, wanted);
 }
 
-/* Tokens of the inputs, against those of the file. */
+/* Compares tokens of the inputs with those of the file. */
 static int compare(void *of, const uint16_t *ids, size_t n, struct ctl_error *e)
 {
 	struct verification *v = of;

@@ -42,7 +42,7 @@ static void add_file(json_t *lines, const char *label, const json_t *file, const
 	add(lines, "", file, "{path|-}");
 }
 
-/* Each label names the total, because lines that all arms share are printed apart from it. */
+/* Each label names the total, because lines that all arms share are printed separately. */
 static const struct {
 	const char *label, *key;
 } memory_parts[] = {
@@ -80,7 +80,7 @@ static void add_memory(json_t *lines, const json_t *check)
 		add(lines, one ? "of the device" : "all ranks together", memory,
 			"{planned_bytes:size} of {available_bytes:size}, {free_bytes:size} free "
 			"now");
-	/* with each activation_checkpointing */
+	/* with each value of activation_checkpointing */
 	if (format_int(memory, "activations_none_bytes", 0) > 0)
 		add(lines, "activations with", memory,
 			"none {activations_none_bytes:size}, selective "
@@ -123,7 +123,7 @@ static bool has_text(const json_t *texts, const json_t *text)
 	return false;
 }
 
-/* In all of several arms' arrays. */
+/* Whether all arms have it in their arrays. */
 static bool is_common(const json_t *arms, const json_t *text)
 {
 	const json_t *texts;
@@ -136,7 +136,7 @@ static bool is_common(const json_t *arms, const json_t *text)
 	return json_array_size(arms) > 1;
 }
 
-/* The lines that are common, or those that are not. */
+/* Prints the common lines, or the others. */
 static void print_lines(FILE *out, const json_t *arms, size_t arm, bool common)
 {
 	const json_t *line;
@@ -189,7 +189,7 @@ static void print_json(FILE *out, const json_t *value)
 	free(text);
 }
 
-/* 1 and 1.0 are equal. A change leaves the keys that it does not name as they are. */
+/* 1 and 1.0 are equal. Keys that a change does not name stay. */
 static bool differs(const json_t *value, const json_t *before, int depth)
 {
 	const json_t *inner;
@@ -245,7 +245,7 @@ static const json_t *plan_of(const json_t *row)
 	return json_object_get(json_object_get(row, "check"), "plan");
 }
 
-/* Only bucket sizes differ, and the effective plan is the first arm's. */
+/* Only bucket sizes differ, and the effective plan equals the first arm's. */
 static bool is_identical(
 	const json_t *spec, const json_t *changes, const json_t *plan, const json_t *first)
 {

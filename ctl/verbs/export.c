@@ -60,7 +60,7 @@ struct export
 	struct ctl_error *e;
 };
 
-/* ---- what the file holds ---- */
+/* ---- content of the file ---- */
 
 static bool ends_with(const char *name, const char *end)
 {
@@ -107,7 +107,7 @@ static void plan_tensor(struct export *x, int64_t i)
 	to->bytes = to->elems * safetensors_elem_bytes(x->dtype);
 }
 
-/* A manifest of another program may lack what the files need. */
+/* A manifest of another program may lack required members. */
 static int check_model(struct export *x)
 {
 	static const char *const sizes[] = {
@@ -182,7 +182,7 @@ static int write_tensors(struct export *x, FILE *file, const char *path, int64_t
 	return exit;
 }
 
-/* Under a name of its own until it is complete. */
+/* Written under a temporary name until it is complete. */
 static int write_weights(struct export *x, const char *dir, int64_t *bytes)
 {
 	char path[PATH_MAX], whole[PATH_MAX];
@@ -316,7 +316,7 @@ static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype
 
 /* ---- the verb ---- */
 
-/* The checkpoint that a run's ID, or a path, names. */
+/* The checkpoint of a run's ID, or of a path. */
 static int find(struct ctl *ctl, const char *word, json_t **found, struct ctl_error *e)
 {
 	int64_t id;

@@ -13,7 +13,7 @@
 #include "ctl/verbs/watch.h"
 #include "proto/host/clock.h"
 
-/* An event and what most functions below print of it. */
+/* An event with the values that most functions below print. */
 struct shown {
 	const struct term *term;
 	struct progress *progress;

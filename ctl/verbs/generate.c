@@ -115,7 +115,7 @@ static int read_prompt(struct generating *g, struct client *c, int64_t id)
 
 /* ---- result ---- */
 
-/* What a terminal may show of a model's output. Freed by the caller. */
+/* A model's output without characters that control a terminal. Freed by the caller. */
 static char *decode(const struct generating *g, const json_t *tokens)
 {
 	unsigned char bytes[TOKENIZER_TOKEN_BYTES];

@@ -115,7 +115,7 @@ static const struct hold {
 	{METHOD_WARM, "release", NULL, "ready", print_warm},
 };
 
-/* --timeout 0: whether the reply, which came at once, says that it is reached. */
+/* --timeout 0: whether the immediate reply shows that the state is reached. */
 static int check_reached(const struct hold *h, const json_t *reply, struct ctl_error *e)
 {
 	const int64_t running = format_int(reply, "running", 0);

@@ -191,7 +191,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	struct ctl_error e = {0};
 	int exit;
 
-	/* the spec is what was asked for, not a comment on it */
+	/* the spec is the requested output, not a message about it */
 	if (options_has(args, "quiet"))
 		ctl->output.out = term_detect(stdout);
 	if (spec_source_load(args, &source, &e) != 0)

@@ -32,7 +32,7 @@ struct side {
 
 /* ---- reading ---- */
 
-/* A word NAME=FILE to its side; the first name is the baseline. */
+/* Adds the file of NAME=FILE to its side; the first name is the baseline. */
 static int read_word(const char *word, struct side sides[2], const struct samples_options *how,
 	struct ctl_error *e)
 {

@@ -20,8 +20,8 @@ static const struct option_row options[] = {
 };
 
 /*
- * The next page below run *below (0: from the newest) at the end of runs, newest first: 0 with
- * *below moved on, 0 again when there is no more; or an exit code with e.
+ * Adds the page below run *below (0: from the newest) to the end of runs, newest first: 0 with
+ * *below updated, 0 in it if there is no more; or an exit code with e.
  */
 static int take_page(struct client *c, const char *state, int64_t limit, json_int_t *below,
 	json_t *runs, struct ctl_error *e)
@@ -79,8 +79,8 @@ static int later(const void *a, const void *b)
 }
 
 /*
- * The newest of runs, the newest last. A run that changed its state between two requests is in two
- * replies; the last one counts.
+ * Keeps the newest of runs, the newest last. A run that changed its state between two requests is
+ * in two replies; the last one counts.
  */
 static json_t *newest_last(const json_t *runs, int64_t limit, bool *more)
 {

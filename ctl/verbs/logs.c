@@ -139,7 +139,7 @@ static void print_lines(struct logs *l, const json_t *page)
 	}
 }
 
-/* Until there may be new messages: 0, or an exit status with e. */
+/* Waits until there may be new messages: 0, or an exit status with e. */
 static int await_news(struct logs *l, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + QUIET_MS * CLOCK_MS_NS;
@@ -155,14 +155,14 @@ static int await_news(struct logs *l, struct ctl_error *e)
 			break;
 		case CLIENT_QUIET:
 			return 0;
-		case CLIENT_INTERRUPTED: /* not taken here: the signal ends the process */
+		case CLIENT_INTERRUPTED: /* not handled here: the signal ends the process */
 		case CLIENT_LOST:
 			return e->exit;
 		}
 	}
 }
 
-/* Once, why nothing comes, unless the run is about to start. */
+/* Prints once why no messages come, unless the run will start soon. */
 static void print_waiting(struct logs *l, const json_t *outlook)
 {
 	const char *waiting = json_string_value(json_object_get(outlook, "waiting"));
@@ -213,7 +213,7 @@ static int print_new(struct logs *l, struct ctl_error *e)
 	return exit;
 }
 
-/* print_new, over losses of the connection. */
+/* print_new, also after losses of the connection. */
 static int print_until_end(struct logs *l, struct ctl_error *e)
 {
 	int exit;

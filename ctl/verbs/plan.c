@@ -1,4 +1,4 @@
-/* gpt2ctl plan: the predicted step of a spec on more nodes than there are. */
+/* gpt2ctl plan: predicts the step time of a spec on more nodes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,7 @@ static int take_config(struct planning *p, const struct spec_config *c, const st
 	return 0;
 }
 
-/* The spec for all these ranks: 0, or the status, with e unless its errors were printed. */
+/* The spec for all these ranks: 0, or the exit status, with e unless the errors were printed. */
 static int read_spec(
 	struct ctl *ctl, struct planning *p, const struct options *args, struct ctl_error *e)
 {
@@ -184,7 +184,7 @@ static json_t *row_json(const struct planning *p, int64_t reduce, int64_t gather
 		rpc_real(r.high.step_us / 1e3));
 }
 
-/* The spec's buckets, then sizes of which each makes another number of buckets. */
+/* The spec's bucket size, then one size for each other number of buckets. */
 static json_t *rows_json(const struct planning *p)
 {
 	static const int64_t sizes[] = {500000000, 200000000, 100000000, 50000000, 25000000,

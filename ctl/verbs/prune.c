@@ -109,7 +109,7 @@ static json_t *empty_result(void)
 		"{s:[], s:[], s:{s:i, s:i}}", "runs", "left", "kept", "marked", 0, "newest", 0);
 }
 
-/* A page's counts to those of the pages before. */
+/* Adds a page's counts to those of earlier pages. */
 static void add_kept(json_t *kept, const json_t *of_page)
 {
 	static const char *const reasons[] = {"marked", "newest"};
@@ -120,7 +120,7 @@ static void add_kept(json_t *kept, const json_t *of_page)
 				format_int(of_page, reasons[i], 0)));
 }
 
-/* All pages; prints progress on a terminal. If it fails, result has what was done before. */
+/* All pages; prints progress on a terminal. If it fails, result has the part that was done. */
 static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool dry, json_t *result,
 	struct ctl_error *e)
 {

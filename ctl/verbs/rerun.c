@@ -7,7 +7,7 @@
 #include "proto/host/memory.h"
 #include "proto/spec/spec.h"
 
-/* ---- the three sizes of a batch, all of which a stored spec has ---- */
+/* ---- the three batch sizes; a stored spec has all of them ---- */
 
 enum { SIZE_BATCH = 1, SIZE_STEPS = 2, SIZE_MICRO = 4 };
 
@@ -46,7 +46,7 @@ static int size_of(const char *set, const char **arm, size_t *arm_bytes)
 	return 0;
 }
 
-/* The size that is computed from those that are set; NULL: none. */
+/* The size that must be computed from those that are set; NULL: none. */
 static const char *size_to_forget(int set)
 {
 	for (size_t i = 0; set != 0 && i < SIZES; i++)
@@ -55,7 +55,7 @@ static const char *size_to_forget(int set)
 	return NULL;
 }
 
-/* With another value of one size, the size that the author did not give must be computed again. */
+/* If one size has a new value, the size that the author did not give must be computed again. */
 static void forget_size(json_t *spec, const struct options *args)
 {
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));

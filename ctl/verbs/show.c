@@ -12,7 +12,7 @@
 #include "proto/spec/spec.h"
 #include "proto/spec/spec_table.h"
 
-/* Segments come in pages; reply gets the segments of the other pages. */
+/* Segments come in pages; adds the segments of the other pages to reply. */
 static int add_pages(
 	const struct ctl *ctl, struct client *c, int64_t id, json_t *reply, struct ctl_error *e)
 {
@@ -207,7 +207,7 @@ static void print_segments(const struct term *t, const json_t *segments)
 	table_finish(&table);
 }
 
-/* Of all segments; an arm may write some and another none. */
+/* Over all segments; an arm may write some and another none. */
 static void print_checkpoints(const struct term *t, int64_t id, const json_t *segments)
 {
 	int64_t written = 0, lost = 0, last = 0;

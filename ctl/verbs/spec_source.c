@@ -96,7 +96,7 @@ static bool is_set(const struct options *args, const char *key)
 	return gives(args, "set", key);
 }
 
-/* The parser calls a key of any option "--set KEY": the name with the option that gives it. */
+/* The parser names a key of any option "--set KEY": the name with the real option. */
 static const char *with_option(const struct options *args, const char *key, char *out, size_t bytes)
 {
 	static const char *const options[] = {"set", "sweep", "keys"};
@@ -116,8 +116,8 @@ static const char *with_option(const struct options *args, const char *key, char
 }
 
 /*
- * The place of a dotted key below the object at index; {0}: the text does not have it. Names of
- * arms and keys may have dots, so each way to split the key is tried.
+ * The place of a dotted key below the object at index; {0}: not in the text. Names of arms and keys
+ * may have dots, so all ways to split the key are tried.
  */
 static struct spec_place place_below(const struct spec_json *json, uint32_t index, const char *key)
 {
@@ -158,7 +158,7 @@ static struct spec_place place_of(const struct spec_source *s, const char *key)
 	return at;
 }
 
-/* What else to set when rerun asks for another number of GPUs; "": nothing. */
+/* Advice if rerun requests another number of GPUs; "": none. */
 static const char *advice(const struct spec_source *s, const char *key)
 {
 	if (s->rerun_of == 0)
@@ -253,7 +253,7 @@ void spec_source_report(
 
 /* ---- gpt2d's rows ---- */
 
-/* Whether the arm gives the key itself, in the file or by --set. */
+/* Whether the arm sets the key itself, in the file or by --set. */
 static bool has_own(const struct spec_source *s, const char *arm, const char *key)
 {
 	char own[1024];
@@ -262,7 +262,7 @@ static bool has_own(const struct spec_source *s, const char *arm, const char *ke
 	return is_set(s->args, own) || place_of(s, own).line > 0;
 }
 
-/* Takes "arms.NAME.KEY" apart: KEY and *arm, if that arm has KEY from the whole spec; else NULL. */
+/* Splits "arms.NAME.KEY": KEY and *arm, if that arm has KEY from the whole spec; else NULL. */
 static const char *shared_key(
 	const struct spec_source *s, const json_t *arms, const char *key, const char **arm)
 {
@@ -285,7 +285,7 @@ static const char *shared_key(
 	return rest && !has_own(s, *arm, rest) ? rest : NULL;
 }
 
-/* Whether all arms that share the key have this error of it. */
+/* Whether all arms that share the key have this error. */
 static bool in_all_arms(const struct spec_source *s, const json_t *arms, const json_t *rows,
 	const char *shared, const json_t *message)
 {

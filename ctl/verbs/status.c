@@ -119,8 +119,8 @@ static void print_status(struct output *o, const json_t *reply, size_t queue_row
 }
 
 /*
- * Connect as soon as gpt2d runs, within the time, which limits all waits: 0, or an exit status with
- * e. 0 seconds: as every verb does.
+ * Connects as soon as gpt2d runs, within the time limit, which applies to all waits: 0, or an exit
+ * status with e. 0 seconds: as in other verbs.
  */
 static int open_within(struct ctl *ctl, double seconds, struct client **c, struct ctl_error *e)
 {

@@ -1,4 +1,4 @@
-/* gpt2ctl submit: a spec, checked here first, to gpt2d's queue. */
+/* gpt2ctl submit: checks a spec and sends it to gpt2d's queue. */
 #include "ctl/verbs/submit.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ enum { SHORTHANDS = sizeof(shorthands) / sizeof(shorthands[0]) };
 
 /* ---- parsing ---- */
 
-/* name="..." as --set takes it, the caller's; NULL: it is not UTF-8. */
+/* name="..." for --set, the caller's; NULL: it is not UTF-8. */
 static char *set_name(const char *name)
 {
 	json_t *text = json_string(name);
@@ -64,7 +64,7 @@ static char *set_name(const char *name)
 	return set;
 }
 
-/* What the options change in the spec; the texts that are its own come last in sets. */
+/* The changes of the options; texts that it owns come last in sets. */
 static int take_options(const struct options *args, struct spec_options *how, const char **sets,
 	const char **sweeps, struct ctl_error *e)
 {
@@ -121,7 +121,7 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 
 #define SEE_LOGS "see the messages of gpt2d and its engines: gpt2ctl logs"
 
-/* gpt2d's refusal of a spec has rows as ours. */
+/* gpt2d's error for a spec has rows like ours. */
 static int refused(
 	struct ctl *ctl, const struct spec_source *source, const json_t *spec, struct ctl_error *e)
 {
@@ -132,7 +132,7 @@ static int refused(
 		ctl_error_clear(e);
 		return CTL_USAGE;
 	}
-	/* the message about a store that cannot be written says it itself */
+	/* the message about a failing store has its own advice */
 	if (json_is_false(json_object_get(e->data, "queued")) && e->code != PROTOCOL_STORE)
 		ctl_error_add(e, "the run is not queued");
 	if (e->code == PROTOCOL_INTERNAL)
@@ -140,7 +140,7 @@ static int refused(
 	return verb_fail(ctl, e);
 }
 
-/* Adds to the reply what people want to know too: arms, directory, warnings. */
+/* Adds to the reply more facts for people: arms, directory, warnings. */
 static void complete(struct client *c, const json_t *spec, json_t *reply)
 {
 	json_t *params =
@@ -231,7 +231,7 @@ static int send(struct ctl *ctl, const struct spec_source *source, const char *t
 		complete(c, spec, reply);
 		output_print(o, "submit", reply, print_submitted);
 	}
-	/* a script that takes the exit status for a refusal would train twice */
+	/* a script that takes this exit status for a refusal would train twice */
 	if (!output_flush(o))
 		fprintf(o->err.file, "gpt2ctl: run %lld is queued\n", (long long)id);
 	if (options_has(args, "follow"))

@@ -1,4 +1,4 @@
-/* gpt2ctl top: gpt2d at a glance, again and again. */
+/* gpt2ctl top: a live view of gpt2d. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -37,14 +37,14 @@ static const struct option_row options[] = {
 /* The status of gpt2d, the load of its processes, and the losses of the segment that trains. */
 struct view {
 	int reply_s;    /* how long a reply may take */
-	json_t *status; /* with cpu_load in daemon and ranks, since the status before */
+	json_t *status; /* with cpu_load in daemon and ranks, since the previous status */
 	int64_t at_ns;  /* of status, monotonic */
 	/* the run that is followed, and the segment of the losses; 0 and -1: none */
 	int64_t run, segment;
 	double losses[LOSSES_MAX];
 	int64_t first_step; /* that of losses[0]: gpt2d does not report each step */
 	size_t n_losses;
-	int64_t every, seen; /* one loss in every so many is kept; losses seen */
+	int64_t every, seen; /* every how many losses one is kept; number of losses seen */
 };
 
 static void view_init(struct view *v)
@@ -107,7 +107,7 @@ static void add_loss(struct view *v, int64_t segment, int64_t step, double loss)
 static int follow(struct view *v, struct client *c, int64_t id, struct ctl_error *e)
 {
 	json_t *reply;
-	/* from the first event that gpt2d has kept: the losses so far */
+	/* from the first kept event: all losses so far */
 	const int exit = client_request(c, METHOD_FOLLOW,
 		json_pack("{s:I, s:i}", "id", (json_int_t)id, "after", 0), v->reply_s, &reply, e);
 
@@ -122,7 +122,7 @@ static int follow(struct view *v, struct client *c, int64_t id, struct ctl_error
 	return 0;
 }
 
-/* Take the events that have come: 0, or an exit status with e when the connection is lost. */
+/* Handles received events: 0, or an exit status with e if the connection is lost. */
 static int take_events(struct view *v, struct client *c, struct ctl_error *e)
 {
 	char event[64];
@@ -146,7 +146,7 @@ static int take_events(struct view *v, struct client *c, struct ctl_error *e)
 	}
 }
 
-/* Ask for the status, and follow the run in progress: 0, or an exit status with e. */
+/* Requests the status, and follows the run in progress: 0, or an exit status with e. */
 static int take_status(struct view *v, struct client *c, struct ctl_error *e)
 {
 	json_t *status = NULL;
@@ -181,7 +181,7 @@ static json_t *view_json(const struct view *v)
 
 /* ---- losses as a row of bars ---- */
 
-/* Mean of losses [from, to), of those that are finite. */
+/* Mean of the finite ones of losses [from, to). */
 static double mean_of(const double *losses, size_t from, size_t to)
 {
 	double sum = 0.0;
@@ -199,7 +199,7 @@ static double mean_of(const double *losses, size_t from, size_t to)
 static void put_bar(const struct term *t, double height)
 {
 	static const char plain[] = "_.-=+*%#";
-	const bool known = height >= 0.0 && height <= 1.0; /* NaN is neither */
+	const bool known = height >= 0.0 && height <= 1.0; /* false for NaN in both directions */
 	const int eighth = known ? (int)(height * 7.0 + 0.5) : 0;
 
 	if (!known)
@@ -210,7 +210,7 @@ static void put_bar(const struct term *t, double height)
 		fputc(plain[eighth], t->file);
 }
 
-/* Ends with the loss of progress, as the line above it does. */
+/* Ends with the loss of progress, like the line above it. */
 static void print_losses(const struct view *v, const struct term *t, const json_t *progress)
 {
 	const size_t room = t->width > 58 ? (size_t)t->width - 48 : 10;
@@ -276,7 +276,7 @@ static void print_engine(const struct view *v, const struct term *t, size_t rows
 	ranks_print_others(t, json_object_get(engine, "ranks"), 1);
 }
 
-/* The ranks get up to half of the rows that other parts do not need, the queue the rest. */
+/* The ranks get up to half of the rows that other parts leave free, the queue the rest. */
 static void print_view(const struct term *t, const struct view *v, int rows)
 {
 	const json_t *world = json_object_get(v->status, "world");
@@ -310,7 +310,7 @@ struct top {
 
 /* ---- showing ---- */
 
-/* The lines of a message: how many. */
+/* Number of lines of a message. */
 static int print_message(const struct term *t, const char *message)
 {
 	int lines = 0;
@@ -379,7 +379,7 @@ static bool is_quit(void *of)
 	return key == 'q' || key == 'Q' || key == -EIO;
 }
 
-/* Until then, taking events: whether the user ended it. */
+/* Waits until then, and handles events: whether the user ended it. */
 static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, bool *lost)
 {
 	*lost = false;
@@ -454,7 +454,7 @@ static int update_all(struct top *top, struct ctl_error *e)
 		else
 			rc = show(top);
 		if (rc < 0)
-			return CTL_OK; /* output_finish says why nothing can be printed */
+			return CTL_OK; /* output_finish reports why nothing can be printed */
 		if (!(first && !top->screen) && top->left > 0 && --top->left == 0)
 			break;
 		if (wait_until(top,
@@ -493,7 +493,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	if (terminal) {
 		screen_begin(&screen, ctl->output.out.utf8);
 		top.screen = &screen;
-		ctl->link.notices = NULL; /* the screen is drawn */
+		ctl->link.notices = NULL; /* the screen is in use */
 		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &top);
 	}
 	exit = update_all(&top, &e);
@@ -503,7 +503,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	}
 	top.screen = NULL;
 	if (terminal && !exit && top.left == 0)
-		show(&top); /* the screen is gone, with what was drawn on it */
+		show(&top); /* the screen is gone, with its content */
 	json_decref(top.view.status);
 	client_close(top.client);
 	return exit ? verb_fail(ctl, &e) : CTL_OK;

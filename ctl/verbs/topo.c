@@ -1,4 +1,4 @@
-/* gpt2ctl topo: how each node is built, for the folder in which results are kept. */
+/* gpt2ctl topo: the hardware of each node, to be stored with results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void print_each(FILE *to, const json_t *objects, const char *format)
 		members_print(to, object, format);
 }
 
-/* As nvidia-smi topo -m shows it. */
+/* As in nvidia-smi topo -m. */
 static void print_gpus(FILE *to, const json_t *gpus)
 {
 	const json_t *gpu, *link, *numa;

@@ -1,4 +1,7 @@
-/* gpt2ctl tune: the best values of some keys within a time, confirmed on fresh blocks. */
+/*
+ * gpt2ctl tune: searches the best values of some keys within a time limit, and confirms them on
+ * fresh blocks.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +41,7 @@ struct tune {
 	struct ctl *ctl;
 	struct client *client;
 	json_t *base;   /* the spec without arms */
-	json_t *arms;   /* the candidates that are left: name to what differs */
+	json_t *arms;   /* the candidates left: name to changed keys */
 	json_t *rounds; /* for --json */
 	int64_t budget_ns, start_ns;
 	double segment_s; /* wall time of one, from the last experiment */
@@ -55,7 +58,7 @@ static json_t *bucket_arm(int64_t elems)
 		(json_int_t)elems, "allgather_bucket_size", (json_int_t)elems);
 }
 
-/* Both bucket sizes over powers of two; the engine's plan says how large the model is. */
+/* Both bucket sizes over powers of two; the engine's plan has the size of the model. */
 static int bucket_arms(struct tune *u, struct ctl_error *e)
 {
 	char *text = json_dumps(u->base, 0);
@@ -85,7 +88,7 @@ static int bucket_arms(struct tune *u, struct ctl_error *e)
 	return 0;
 }
 
-/* The spec as gpt2ctl reads it, with the arms that --keys makes. */
+/* The spec as gpt2ctl reads it, with the arms of --keys. */
 static int read_spec(struct tune *u, const struct spec_source *source, struct ctl_error *e)
 {
 	int exit;
@@ -103,7 +106,7 @@ static int read_spec(struct tune *u, const struct spec_source *source, struct ct
 		return ctl_error_set(e, CTL_USAGE,
 			"tune: the spec has arms (expected a spec of one configuration)");
 	u->arms = swept ? json_incref(json_object_get(u->base, "arms")) : json_object();
-	/* the base and its control are no candidates */
+	/* the base and its control are not candidates */
 	json_object_foreach_safe(u->arms, next, name, arm)
 		if (json_object_size(arm) == 0)
 			json_object_del(u->arms, name);
@@ -176,7 +179,7 @@ static void clear_bar(void *progress)
 	progress_clear(progress);
 }
 
-/* Until the run has ended; a failed one may have results all the same. */
+/* Waits until the run has ended; a failed one may have results. */
 static int wait_for(struct tune *u, int64_t id, struct ctl_error *e)
 {
 	struct watch_run r = {.id = id};
@@ -205,7 +208,7 @@ static int wait_for(struct tune *u, int64_t id, struct ctl_error *e)
 	return exit;
 }
 
-/* Train the candidates beside the base: 0 and the comparison, the caller's. */
+/* Trains the candidates beside the base: 0 and the comparison, the caller's. */
 static int run_experiment(
 	struct tune *u, int64_t blocks, bool control, json_t **comparison, struct ctl_error *e)
 {
@@ -243,7 +246,7 @@ static int by_theta(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Leave the better half of the candidates; those without a figure go. */
+/* Keeps the better half of the candidates; those without a figure are dropped. */
 static void halve(struct tune *u, const json_t *comparison)
 {
 	const size_t n = json_object_size(u->arms), keep = (n + 1) / 2;
@@ -277,7 +280,7 @@ static double seconds_left(const struct tune *u)
 	return (double)(u->budget_ns - (clock_mono_ns() - u->start_ns)) * 1e-9;
 }
 
-/* Segments of so many blocks with so many arms. */
+/* Number of segments of this many blocks with this many arms. */
 static double cost_s(const struct tune *u, int64_t blocks, size_t arms)
 {
 	return (double)blocks * 2.0 * (double)arms * u->segment_s;
@@ -301,7 +304,7 @@ static void add_round(struct tune *u, const json_t *comparison, size_t tried, in
 	page_end(&p);
 }
 
-/* Twice the blocks for half of the candidates, until one is left or the time is short. */
+/* Doubles the blocks and halves the candidates, until one is left or the time is short. */
 static int search(struct tune *u, struct ctl_error *e)
 {
 	int64_t blocks = 1;
@@ -326,7 +329,7 @@ static int search(struct tune *u, struct ctl_error *e)
 	return exit;
 }
 
-/* The winner against the base on blocks that the search did not see. */
+/* Compares the winner with the base on blocks that the search did not see. */
 static int confirm(struct tune *u, json_t **comparison, struct ctl_error *e)
 {
 	const double fit = seconds_left(u) / cost_s(u, 1, 3);

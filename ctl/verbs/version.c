@@ -1,4 +1,4 @@
-/* gpt2ctl version: this client's, and the daemon's where one runs. */
+/* gpt2ctl version: the versions of this client and, if it runs, the daemon. */
 #include "ctl/print/format.h"
 #include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
@@ -41,7 +41,7 @@ static int run(struct ctl *ctl, const struct options *args)
 		ctl_error_clear(&e);
 		exit = 0;
 	}
-	/* with --json one object, whatever is wrong */
+	/* with --json one object, also after an error */
 	if (exit && ctl->output.json)
 		json_object_set_new(versions, "error", verb_error_json(&e));
 	output_print(&ctl->output, "version", versions, print_versions);

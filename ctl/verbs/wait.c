@@ -1,4 +1,4 @@
-/* gpt2ctl wait: until runs have ended; the exit status says how. */
+/* gpt2ctl wait: waits until runs have ended; the exit status says how. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "ctl/print/text.h"
 #include "proto/host/clock.h"
 
-/* Between two questions why a run waits; and for the run.done of a run that has ended. */
+/* Between two requests for the reason of a wait; and for the run.done of a run that has ended. */
 enum { ASK_S = 2, DONE_S = 2 };
 
 struct watch_run *watch_open_run(const struct watch *w)
@@ -37,7 +37,7 @@ static bool is_queued(const struct watch_run *r)
 	return strcmp(r->state, "queued") == 0;
 }
 
-/* object: a run, or the event of another state. */
+/* object: a run, or the event of a new state. */
 static void take_state(struct watch_run *r, const json_t *object)
 {
 	if (json_object_get(object, "name")) /* events have the ID only */
@@ -56,11 +56,11 @@ static void take_store(struct watch *w, json_t *object)
 	w->store_fails = fails;
 }
 
-/* ---- why a queued run waits, which no event says ---- */
+/* ---- why a queued run waits, which events do not contain ---- */
 
 /*
- * Whether an outlook is to be reported: the first one, and each one with another code. A run that
- * is being prepared is reported if it is seen so twice.
+ * Whether an outlook is reported: the first one, and each one with a new code. A run that is being
+ * prepared is reported if this is seen twice.
  */
 static bool is_news(struct watch_run *r, const json_t *outlook)
 {
@@ -95,7 +95,7 @@ static void report_waiting(struct watch *w, struct watch_run *r, const json_t *r
 		w->snapshot(w, r, reply);
 }
 
-/* 0, or an exit status with e when the connection was lost or a signal came. */
+/* 0, or an exit status with e if the connection was lost or a signal came. */
 static int ask_waiting(struct watch *w, struct watch_run *r, struct ctl_error *e)
 {
 	json_t *reply = NULL;
@@ -154,7 +154,7 @@ static int follow(struct watch *w, struct watch_run *r, struct ctl_error *e)
 	return 0;
 }
 
-/* Follow open runs, as many as are allowed at once: 0, or an exit status with e. */
+/* Follows open runs, as many as are allowed at once: 0, or an exit status with e. */
 static int follow_more(struct watch *w, struct ctl_error *e)
 {
 	size_t n = 0;
@@ -197,7 +197,7 @@ static void take_event(struct watch *w, const char *event, json_t *params)
 	r->ended = done;
 }
 
-/* When to do something else than to wait for events of r, the first open run; -1: never. */
+/* Time of the next request about r, the first open run; -1: none. */
 static int64_t next_ns(const struct watch *w, const struct watch_run *r)
 {
 	if (r->done_by_ns)
@@ -208,7 +208,7 @@ static int64_t next_ns(const struct watch *w, const struct watch_run *r)
 	return w->deadline_ns;
 }
 
-/* Events until no run is open: 0, or an exit status, with e unless it is empty. */
+/* Handles events until no run is open: 0, or an exit status, with e unless it is empty. */
 static int take_events(struct watch *w, struct ctl_error *e)
 {
 	struct watch_run *r;
