@@ -23,7 +23,7 @@ static int open_dir(const char *dir)
 	return fd < 0 ? -errno : fd;
 }
 
-/* *written: so many bytes. */
+/* *written: number of bytes. */
 static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 {
 	const char *bytes;
@@ -39,14 +39,14 @@ static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 	return rc;
 }
 
-/* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
+/* A file with these bytes, durable under its temporary name. On failure it is removed. */
 static int write_tmp(
 	int dir_fd, const char *tmp, struct artifact_source *source, mode_t mode, int64_t *written)
 {
 	int rc;
 	int fd;
 
-	/* what lies under this name may be a link: it is replaced, never written through */
+	/* a link with this name is replaced, never written through */
 	if (unlinkat(dir_fd, tmp, 0) < 0 && errno != ENOENT)
 		return -errno;
 	fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -96,7 +96,7 @@ out:
 	return rc;
 }
 
-/* Bytes that are in memory whole. */
+/* Content that is complete in memory. */
 struct whole {
 	struct artifact_source source;
 	const char *bytes;

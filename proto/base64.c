@@ -18,7 +18,7 @@ void base64_encode(const void *bytes, size_t n, char *out)
 	EVP_EncodeBlock((unsigned char *)out, bytes, (int)n);
 }
 
-/* EVP_DecodeBlock takes blanks, and bits that belong to no byte: the bytes are encoded again. */
+/* EVP_DecodeBlock accepts blanks and unused bits, so the bytes are encoded again and compared. */
 int base64_decode(const char *text, size_t length, unsigned char *out, size_t *n)
 {
 	const size_t pad = length > 1 ? (text[length - 1] == '=') + (text[length - 2] == '=') : 0;

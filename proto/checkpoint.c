@@ -28,7 +28,7 @@ enum {
 	RANGES_MAX = 1 << 20, /* of a shard */
 	TENSORS_MAX = 1 << 17,
 };
-/* So that products of sizes stay within 64 bits. */
+/* So that products of sizes fit into 64 bits. */
 #define ELEMS_MAX (INT64_C(1) << 50)
 
 static const char *const section_names[] = {"master", "m", "v"};
@@ -91,7 +91,7 @@ int checkpoint_list(const char *folder, int64_t **steps)
 
 /* ---- the manifest ---- */
 
-/* Reads members of a manifest; the first one that is wrong is in error. */
+/* Reads members of a manifest; error describes the first invalid one. */
 struct reading {
 	const struct checkpoint *c;
 	char *error;
@@ -237,7 +237,7 @@ static int by_first(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Each element of the arena is in one shard. */
+/* Checks that each element of the arena is in exactly one shard. */
 static void check_cover(struct reading *r, const struct checkpoint *c)
 {
 	struct checkpoint_range *all;
@@ -429,7 +429,7 @@ const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, co
 	return NULL;
 }
 
-/* What [first, first + n) and the shard have in common. */
+/* The intersection of [first, first + n) and the shard. */
 static int read_common(const struct checkpoint *c, const struct checkpoint_shard *s,
 	enum checkpoint_section section, int64_t first, int64_t n, float *out, char *error,
 	size_t error_bytes)

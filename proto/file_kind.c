@@ -23,11 +23,11 @@ enum file_kind file_kind(const void *first, size_t n)
 			"7zXZ",
 			6) == 0) /* with the NUL */
 		return FILE_KIND_XZ;
-	/* a block size, and the beginning of pi, which begins a block */
+	/* a block size, and the first digits of pi, which begin a block */
 	if (n >= 7 && memcmp(bytes, "BZh", 3) == 0 && bytes[3] >= '1' && bytes[3] <= '9' &&
 		memcmp(bytes + 4, "1AY", 3) == 0)
 		return FILE_KIND_BZIP2;
-	/* deflate, and no flag that gzip has not */
+	/* deflate, and no flags that gzip does not define */
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
 		return FILE_KIND_GZIP;
 	return FILE_KIND_OTHER;

@@ -7,17 +7,17 @@
 
 enum {
 	FIRST_BYTES = 4096,
-	KEPT_BYTES = 64 << 10, /* an empty buffer larger than this is given back */
+	KEPT_BYTES = 64 << 10, /* an empty buffer larger than this is freed */
 };
 
 struct frame {
 	char *bytes;
-	size_t start;   /* of the line being gathered */
+	size_t start;   /* start of the current line */
 	size_t scanned; /* no newline and no NUL between start and here */
-	size_t end;     /* of what was fed */
+	size_t end;     /* end of the data */
 	size_t size;    /* allocated */
 	size_t line_max;
-	enum frame_status broken; /* FRAME_LINE while the stream can be read */
+	enum frame_status broken; /* FRAME_LINE while the stream is valid */
 };
 
 struct frame *frame_create(size_t line_max)
@@ -38,8 +38,8 @@ void frame_destroy(struct frame *f)
 }
 
 /*
- * Room for n more bytes. Lines already taken are moved out of the way only when room is short, and
- * the size doubles, so a byte is moved a constant number of times however the stream is cut up.
+ * Room for n more bytes. Taken lines are moved out only if room is short, and the size doubles, so
+ * a byte is moved a constant number of times for any split of the stream.
  */
 static void make_room(struct frame *f, size_t n)
 {

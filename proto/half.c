@@ -46,7 +46,7 @@ uint16_t half_to_bf16(float value)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* In steps of a subnormal's last bit below 2^-14, else of the 11th bit. */
+/* In units of a subnormal's last bit below 2^-14, else of the 11th bit. */
 uint16_t half_to_f16(float value)
 {
 	const uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000, low = bits & 0x7fffffff;

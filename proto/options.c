@@ -12,7 +12,7 @@
 
 enum { NAMES_MAX = 128, NAME_BYTES = 128, CHOICES_BYTES = 128 };
 
-/* The arguments while they are read. */
+/* The arguments during parsing. */
 struct reading {
 	struct options *o;
 	int argc, at; /* at: the next argument */
@@ -60,7 +60,7 @@ static const char *nearest(const struct options *o, const char *name)
 		for (const struct option_row *row = o->tables[i]; row && row->name && n < NAMES_MAX;
 			row++)
 			names[n++] = row->name;
-	/* suggest_nearest() ignores beginnings of one or two letters */
+	/* suggest_nearest() ignores prefixes of one or two letters */
 	for (size_t i = 0; i < n; i++)
 		if (*name && strncmp(names[i], name, strlen(name)) == 0)
 			return names[i];
@@ -86,7 +86,7 @@ int options_parse_int(const char *text, int64_t *value)
 
 	errno = 0;
 	number = strtoll(text, &end, 10);
-	/* strtoll() accepts " 1" and "+1" too */
+	/* strtoll() also accepts " 1" and "+1" */
 	if (end == text || *end || !isdigit((unsigned char)text[*text == '-']))
 		return -EINVAL;
 	if (errno)
@@ -180,7 +180,7 @@ static int take_value(
 	return 0;
 }
 
-/* Letters that stand together: the last of them may have a value. */
+/* Joined letters: only the last one may have a value. */
 static int take_letters(struct reading *r, const char *given)
 {
 	for (const char *letter = given + 1; *letter; letter++) {

@@ -14,9 +14,7 @@
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/*
- * The text may quote a piece of a line, cut anywhere: only ASCII of it is sure to go into a reply.
- */
+/* The text may quote a part of a line, cut anywhere: only its ASCII is safe in a reply. */
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 {
 	va_list args;
@@ -154,7 +152,7 @@ void rpc_clear(struct rpc_message *m)
 	*m = (struct rpc_message){0};
 }
 
-/* Steals message; NULL: a text in it is not UTF-8, or a part of it was NULL. */
+/* Takes message; NULL: a text in it is not UTF-8, or a part of it was NULL. */
 static char *to_line(json_t *message, size_t *n)
 {
 	char *line;

@@ -55,7 +55,7 @@ static int fail(char *error, size_t error_bytes, int code, const char *format, .
 
 /* ---- the header ---- */
 
-/* Where messages go, and the tensor that they are about. */
+/* The destination of messages, and their tensor. */
 struct parsing {
 	const char *name;
 	char *error;
@@ -140,7 +140,7 @@ static int parse_tensor(const struct parsing *p, const json_t *value, int64_t da
 	return rc ? rc : parse_offsets(p, json_object_get(value, "data_offsets"), data_bytes, t);
 }
 
-/* Those without a byte first: they lie between two others. */
+/* Tensors without bytes come first: they lie between two others. */
 static int by_place(const void *a, const void *b)
 {
 	const struct safetensors_tensor *x = a, *y = b;
@@ -150,7 +150,7 @@ static int by_place(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* No byte belongs to two tensors, or to none. */
+/* Checks that each byte belongs to exactly one tensor. */
 static int check_places(
 	const struct safetensors *f, int64_t data_bytes, char *error, size_t error_bytes)
 {
@@ -213,7 +213,7 @@ fail:
 
 /* ---- files ---- */
 
-/* What a file is that people take for one; NULL: something else. */
+/* The format of a file that users confuse with safetensors; NULL: another one. */
 static const char *foreign_kind(const void *start)
 {
 	static const struct {

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { PREFIX_MIN = 3 }; /* fewer letters begin too many names */
+enum { PREFIX_MIN = 3 }; /* with fewer letters too many names match */
 
 static size_t min3(size_t a, size_t b, size_t c)
 {

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the character that first begins and the range of its second byte; 0: it begins none. */
+/* Bytes of the character that begins with first and the range of its second byte; 0: invalid. */
 static size_t character(unsigned char first, unsigned char *low, unsigned char *high)
 {
 	*low = 0x80;

@@ -119,7 +119,7 @@ static struct comparison_block *block_of(struct comparison *c, int64_t number)
 	return block;
 }
 
-/* The largest |difference| of two traces; NaN when they cannot be compared. */
+/* The largest |difference| of two traces; NaN if they cannot be compared. */
 static double trace_difference(const json_t *a, const json_t *b)
 {
 	const size_t n = json_array_size(a);
@@ -220,7 +220,7 @@ static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const 
 	add_means(arm, summary, (double)count(summary, "tokens_measured"));
 	if (!arm->plan)
 		arm->plan = json_object_get(summary, "plan");
-	/* before a run's first segment the engines were idle, nobody knows how long */
+	/* before a run's first segment the engines were idle for an unknown time */
 	if (before && strcmp(text(before, "arm"), text(segment, "arm")) != 0 && !isnan(switch_ns)) {
 		arm->n_switches++;
 		arm->switch_ns += switch_ns;
@@ -281,7 +281,7 @@ static void find_reference(struct comparison *c, const json_t *segments)
 	}
 }
 
-/* An arm whose segments failed has failed; the other arms' blocks stand without it. */
+/* An arm with a failed segment has failed; the other arms' blocks are kept without it. */
 static void find_failed(struct comparison *c, const json_t *segments)
 {
 	const json_t *segment;
@@ -335,8 +335,8 @@ static void keep_blocks(struct comparison *c)
 }
 
 /*
- * An arm's figures are of the blocks that its verdict rests on: a standstill or half a block must
- * not change them. Before a block is kept they are of all segments that are done.
+ * An arm's figures come from the blocks of its verdict, because a standstill or half a block must
+ * not change them. Before a block is kept they come from all done segments.
  */
 static void add_to_arms(struct comparison *c, const json_t *segments)
 {
@@ -353,7 +353,7 @@ static void add_to_arms(struct comparison *c, const json_t *segments)
 	}
 }
 
-/* Of all blocks: without a cause the machine may have slowed down or sped up. */
+/* For all blocks: the machine may have slowed down or sped up without a visible cause. */
 static void find_drift(struct comparison *c)
 {
 	int64_t *totals = memory_zeroed(c->n_kept, sizeof(*totals));
@@ -409,7 +409,7 @@ static void find_control(struct comparison *c)
 static bool block_unequal(const struct comparison_arm *arm, const struct comparison_cell *own,
 	const struct comparison_cell *base, char *why, size_t bytes)
 {
-	/* steps beside a checkpoint are done and not measured */
+	/* steps beside a checkpoint are done but not measured */
 	const bool saving = own->saving > 0 || base->saving > 0;
 
 	if (own->tokens_total != base->tokens_total || (own->tokens != base->tokens && !saving))

@@ -21,7 +21,7 @@ static json_t *text_or_null(const char *text)
 
 /* ---- arms ---- */
 
-/* Steps of several segments that are not listed cannot be put in one order: no percentile then. */
+/* Unlisted steps of several segments cannot be sorted: then there is no percentile. */
 static void set_step_times(const struct comparison_arm *arm, json_t *row)
 {
 	json_t *median = json_null(), *p95 = json_null(), *mean = json_null();
@@ -106,7 +106,7 @@ static json_t *arm_json(const struct comparison *c, size_t i)
 
 /* ---- comparisons ---- */
 
-/* Throughput of the arm over the baseline's, in percent, with the interval where there is one. */
+/* Throughput of the arm over the baseline's, in percent, with the interval if there is one. */
 json_t *comparison_estimate_json(const struct estimate *e)
 {
 	const double theta = e->n > 0 ? e->theta : (double)NAN;
@@ -142,7 +142,7 @@ static json_t *work_json(const struct comparison_arm *arm)
 		arm->unequal[0] == '\0', "why", text_or_null(arm->unequal));
 }
 
-/* A step of 8 and one of 16 sequences are no pair: what differs, or null. */
+/* A step of 8 sequences and one of 16 are not comparable: the difference, or null. */
 static json_t *steps_differ(const struct comparison *c, size_t i)
 {
 	const struct spec_config *own = &c->spec->arms[i].config;
@@ -248,7 +248,7 @@ static json_t *block_json(const struct comparison *c, const struct comparison_bl
 		"void", text_or_null(block->void_reason), "arms", arms);
 }
 
-/* Segments that broke off, with their reasons. */
+/* Segments that did not complete, with their reasons. */
 static json_t *failed_json(const json_t *segments)
 {
 	json_t *rows = json_array();

@@ -23,17 +23,17 @@ static const struct version {
 		{"inactive_file", "active_file", "slab_reclaimable"}},
 };
 
-/* Version 1 has this much where there is no limit, about: the last whole page below 2^63. */
+/* The limit in version 1 if there is none: the last whole page below 2^63. */
 static const int64_t NO_LIMIT_BYTES = INT64_C(1) << 62;
 
 /* A folder of a group, below root. */
 struct group {
 	const struct version *version;
 	char path[PATH_MAX];
-	size_t top; /* bytes of the path that are the mount's */
+	size_t top; /* length of the mount's part of the path */
 };
 
-/* Does the list "a,b,c" have the word? */
+/* Whether the list "a,b,c" has the word. */
 static bool has_word(const char *list, const char *word)
 {
 	const size_t n = strlen(word);
@@ -62,7 +62,9 @@ static int set_group(struct group *g, const char *root, const char *controller, 
 		: -ENAMETOOLONG;
 }
 
-/* The group of this process that has the controller: of version 1 if there is one, else of 2. */
+/*
+ * The group of this process with the controller: of version 1 if there is one, else of version 2.
+ */
 static int find_group(const char *root, const char *controller, struct group *g)
 {
 	char name[PATH_MAX], line[PATH_MAX];
@@ -90,7 +92,7 @@ static int find_group(const char *root, const char *controller, struct group *g)
 	return rc;
 }
 
-/* To the group above. false: the group was the topmost that can be seen. */
+/* Moves to the parent group. false: the group was the topmost visible one. */
 static bool go_up(struct group *g)
 {
 	char *slash = strrchr(g->path + g->top, '/');
@@ -120,7 +122,7 @@ static int read_line(const struct group *g, const char *file, const char *row, c
 	return rc;
 }
 
-/* 0, or -ENOENT, also for "max", which is no limit. */
+/* 0, or -ENOENT, also for "max", which means no limit. */
 static int read_number(const struct group *g, const char *file, const char *row, int64_t *out)
 {
 	char line[256], *at = line, *end;
@@ -133,7 +135,7 @@ static int read_number(const struct group *g, const char *file, const char *row,
 	return end > at && *out >= 0 ? 0 : -ENOENT;
 }
 
-/* Until this group's limit is reached. */
+/* Bytes left until this group's limit is reached. */
 static int64_t left_of(const struct group *g, int64_t limit)
 {
 	const struct version *v = g->version;

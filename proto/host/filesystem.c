@@ -46,7 +46,7 @@ void filesystem_describe(const char *path, char *out, size_t out_bytes)
 			fclose(f);
 		return;
 	}
-	/* of two at one place the later one hides the earlier */
+	/* if two are mounted at one place, the later one counts */
 	while (getline(&line, &line_bytes, f) > 0) {
 		if (!split(line, &mount, &type) || !lies_below(real, mount) ||
 			strlen(mount) < longest)

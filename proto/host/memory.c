@@ -62,7 +62,7 @@ FILE *memory_stream(char **text, size_t *n)
 {
 	FILE *stream = checked(open_memstream(text, n));
 
-	__fsetlocking(stream, FSETLOCKING_BYCALLER); /* one thread writes it: half the time */
+	__fsetlocking(stream, FSETLOCKING_BYCALLER); /* only one thread writes it: half the time */
 	return stream;
 }
 

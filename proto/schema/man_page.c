@@ -110,7 +110,7 @@ void man_page_objects(const struct schema_document *d, FILE *out)
 	}
 }
 
-/* Of a request its params and its result, of the others their params. */
+/* For a request its params and its result, for others their params. */
 int man_page_message(const struct schema_document *d, const char *name, FILE *out)
 {
 	int n = 0;
@@ -120,7 +120,7 @@ int man_page_message(const struct schema_document *d, const char *name, FILE *ou
 			if (row->type[0] != '#' || strcmp(row->key, name) != 0 ||
 				strcmp(row->type, SCHEMA_OBJECT) == 0)
 				continue;
-			if (n > 0) /* mandoc warns of a paragraph after a heading */
+			if (n > 0) /* mandoc warns about a paragraph after a heading */
 				fputs(".Pp\n", out);
 			if (strcmp(row->type, SCHEMA_REPLY) == 0 ||
 				strcmp(row->type, SCHEMA_PRINTED) == 0)

@@ -16,7 +16,7 @@ static bool is(const struct schema_row *row, const char *type)
 	return strcmp(row->type, type) == 0;
 }
 
-/* The object, or else the reply, of that name. */
+/* The object, or else the reply, with that name. */
 static const struct schema_row *find(const struct schema_document *d, const char *name, size_t n)
 {
 	const struct schema_row *reply = NULL;
@@ -105,7 +105,7 @@ static size_t find_basic(const char *type, size_t n)
 	return i;
 }
 
-/* How much of type stands before a | that is in no bracket. */
+/* Length of type before a | outside brackets. */
 static size_t first_of(const char *type, size_t n)
 {
 	int depth = 0;
@@ -226,7 +226,7 @@ static void begin_line(const struct object *o, const char *kind)
 	json_array_append_new(required, json_string("kind"));
 }
 
-/* The members that every event has in front, and as a line of gpt2ctl the run's name. */
+/* The first members of every event, and in a line of gpt2ctl the run's name. */
 static int begin_event(struct object *o)
 {
 	static const struct schema_row front[] = {
@@ -242,7 +242,7 @@ static int begin_event(struct object *o)
 	return rc;
 }
 
-/* An event as it is sent: its members are the notification's params. */
+/* An event as sent: its members are the notification's params. */
 static json_t *notification(const char *method, json_t *params)
 {
 	return json_pack("{s:s, s:{s:{s:s}, s:{s:s}, s:o}, s:[s, s, s], s:b}", "type", "object",
@@ -250,7 +250,7 @@ static json_t *notification(const char *method, json_t *params)
 		params, "required", "jsonrpc", "method", "params", "additionalProperties", 0);
 }
 
-/* The object that begins at head; NULL when a row is wrong. */
+/* The object that begins at head; NULL if a row is wrong. */
 static json_t *object_schema(const struct schema_document *d, const struct schema_row *head)
 {
 	struct object o = {d, empty_object(head->help)};

@@ -1,4 +1,4 @@
-/* What a run leaves in its folder. */
+/* The files of a run's folder. */
 #include <stddef.h>
 
 #include "proto/artifact.h"

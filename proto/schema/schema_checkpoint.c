@@ -1,10 +1,10 @@
-/* What a checkpoint is made of, what is said of a run's checkpoints, and the use of its weights. */
+/* The files of a checkpoint, figures of a run's checkpoints, and the use of its weights. */
 #include <stddef.h>
 
 #include "proto/checkpoint.h"
 #include "proto/schema/schema.h"
 
-/* The file, which is an artifact alone. */
+/* The manifest, which is an artifact only. */
 const struct schema_row schema_manifest[] = {
 	{CHECKPOINT_MANIFEST, SCHEMA_FILE,
 		"In a folder checkpoints/step-N, written last. Artifacts do not list that folder."},
@@ -96,7 +96,7 @@ const struct schema_row schema_checkpoints[] = {
 	{NULL, NULL, NULL},
 };
 
-/* The weights of a run that are used: what clients and engines say of them. */
+/* The use of a run's weights, by clients and engines. */
 const struct schema_row schema_weights[] = {
 	{"checkpoint", SCHEMA_REQUEST, "Where the newest checkpoint of a run is."},
 	{"id", "count", "of the run"},

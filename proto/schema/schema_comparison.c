@@ -1,4 +1,4 @@
-/* The comparison of an experiment's arms: what comparison_json.c writes. */
+/* The comparison of an experiment's arms: the output of comparison_json.c. */
 #include <stddef.h>
 
 #include "proto/schema/schema.h"

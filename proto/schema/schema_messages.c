@@ -1,4 +1,6 @@
-/* Every message: requests and replies, the events of a followed run, what gpt2d and engines say. */
+/*
+ * Every message: requests and replies, the events of a followed run, messages of gpt2d and engines.
+ */
 #include <stddef.h>
 
 #include "proto/schema/schema.h"

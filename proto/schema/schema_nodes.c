@@ -1,4 +1,4 @@
-/* Several nodes: what status says of them, and what the leader and its members send each other. */
+/* Several nodes: their part of status, and the messages between the leader and its members. */
 #include <stddef.h>
 
 #include "proto/schema/schema.h"

@@ -57,7 +57,7 @@ void spec_order(const struct spec *spec, struct design_segment *out)
 struct printing {
 	const struct spec *spec;
 	const struct spec_config *config;
-	const struct spec_config *base; /* an arm: print what differs; NULL: all */
+	const struct spec_config *base; /* an arm: print only the differences; NULL: all */
 	bool experiment;                /* print arms and design */
 	FILE *out;
 	int depth;
@@ -97,7 +97,7 @@ static void close_object(struct printing *p)
 	p->first = false;
 }
 
-/* The value a key hangs on, as resolved. */
+/* The resolved value of the key on which another key depends. */
 static int only_value(const struct spec_config *c, enum spec_key key)
 {
 	if (key == SPEC_KEY_ZERO_STAGE)
@@ -105,7 +105,7 @@ static int only_value(const struct spec_config *c, enum spec_key key)
 	return key == SPEC_KEY_DATA_KIND ? (int)c->data_kind : (int)c->schedule;
 }
 
-/* optimizer_steps is written only where work was given in it: exactly one kind may stand there. */
+/* optimizer_steps is written only if it gives the work, because exactly one such key is allowed. */
 static bool other_work(const struct spec_config *c)
 {
 	return c->work_micro_steps || c->work_tokens || c->work_epochs;
@@ -126,7 +126,7 @@ static bool derived_flag(const struct spec_config *c, enum spec_key key)
 		(key == SPEC_KEY_TF32 && c->precision == SPEC_TF32);
 }
 
-/* Keys that have no field of their own. */
+/* Keys that have no separate field. */
 static void print_derived(struct printing *p, const struct spec_row *row)
 {
 	if (row - spec_table == SPEC_KEY_MODEL_PRESET)
@@ -164,7 +164,7 @@ static bool row_same(const struct spec_row *row, const struct spec *spec,
 	return derived_flag(a, key) == derived_flag(b, key);
 }
 
-/* A leading key clears its group, so an arm that differs in one key of a group states all of it. */
+/* A leading key clears its group, so an arm that changes one key of a group has all of its keys. */
 static bool group_differs(const struct printing *p, enum spec_group group)
 {
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
@@ -182,8 +182,8 @@ static bool of_batch(const struct spec_row *row)
 }
 
 /*
- * While the number of ranks is not known, arms may know different ones of the three batch numbers.
- * Then each arm states its own: what the base says cannot be taken back.
+ * While the number of ranks is not known, arms may have different ones of the three batch numbers.
+ * Then each arm has its own, because an arm cannot remove a key of the base.
  */
 static bool batch_per_arm(const struct printing *p)
 {
@@ -210,7 +210,7 @@ static bool wanted(const struct printing *p, const struct spec_row *row)
 			  : !row_same(row, p->spec, p->config, p->base);
 }
 
-/* The row behind an object's last: its rows stand together, right behind its own. */
+/* The row after an object's last row: its rows directly follow its own. */
 static size_t end_of(size_t object)
 {
 	const size_t n = strlen(spec_table[object].key);
@@ -259,7 +259,7 @@ static void print_members(struct printing *p, size_t i, size_t end)
 	}
 }
 
-/* The base printed the first arm; each arm is what it changes. */
+/* The base has the first arm's values; each arm has its changes. */
 static void print_arms(struct printing *p)
 {
 	struct printing arm = *p;
@@ -311,7 +311,7 @@ void spec_hash(const char *canonical, char out[SPEC_HASH_HEX + 1])
 
 /* ---- differences ---- */
 
-/* A key's value as JSON, to be freed. */
+/* A key's value as JSON, which the caller frees. */
 static char *print_value(
 	const struct spec_row *row, const struct spec *spec, const struct spec_config *config)
 {

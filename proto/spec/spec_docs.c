@@ -79,7 +79,7 @@ static json_t *arms_schema(void)
 		0);
 }
 
-/* Exactly one of the keys that lead the work group. */
+/* Exactly one of the leading keys of the work group. */
 static json_t *one_work(void)
 {
 	json_t *keys = json_array();
@@ -93,7 +93,7 @@ static json_t *one_work(void)
 
 static json_t *object_schema(const char *object, bool arm);
 
-/* arm: the keys that an arm may hold: none is required, none has a default. */
+/* arm: the keys that an arm may have: none is required, none has a default. */
 static json_t *key_schema(const struct spec_row *row, bool arm)
 {
 	json_t *schema = json_pack("{s:s}", "description", row->help);
@@ -128,7 +128,7 @@ static json_t *object_schema(const char *object, bool arm)
 
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
 		const struct spec_row *row = &spec_table[i];
-		/* dotted keys of an arm go by their whole path */
+		/* dotted keys of an arm use their whole path */
 		const bool dotted =
 			arm && !*object && strchr(row->key, '.') && row->type != SPEC_TYPE_OBJECT;
 

@@ -1,8 +1,8 @@
 /*
  * gpt2d-spec-docs schema, messages or artifacts: the JSON Schema of a run spec, of the protocol's
- * messages, of what a run leaves. gpt2d-spec-docs man FRAME: the manual page FRAME with the line
- * @KEYS@ replaced by the spec's keys, @ARTIFACTS@ by those of the artifacts, @MEMBERS NAME@ by
- * those of a message, @WAITING@ by what runs wait for. Used by the build.
+ * messages, of a run's files. gpt2d-spec-docs man FRAME: the manual page FRAME with the line @KEYS@
+ * replaced by the spec's keys, @ARTIFACTS@ by those of the artifacts, @MEMBERS NAME@ by those of a
+ * message, @WAITING@ by the reasons for waiting. Used by the build.
  */
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@ bool spec_error_room(const struct spec_errors *errors)
 	return errors->n < ROOM;
 }
 
-/* Nothing a terminal would act on, nothing that is not UTF-8. */
+/* Removes characters that control a terminal, and invalid UTF-8. */
 static void clean(char *s)
 {
 	size_t left = strlen(s);

@@ -14,7 +14,7 @@
 
 struct reader {
 	const char *p, *end;
-	/* the line that p is in, and a character of it whose column is known, not behind p */
+	/* the line of p, and a character of it with a known column, not after p */
 	int line, column;
 	const char *counted;
 	struct spec_json_node *node;
@@ -30,7 +30,7 @@ struct reader {
 
 static int read_value(struct reader *r, uint32_t at);
 
-/* Each character is counted once, so that a text without line ends takes no n^2. */
+/* Each character is counted once, so a text without newlines does not take n^2. */
 static struct spec_place place(struct reader *r)
 {
 	for (; r->counted < r->p; r->counted++)
@@ -181,7 +181,7 @@ static int read_escape(struct reader *r)
 	return 0;
 }
 
-/* The pool has room for the whole text: a decoded string is never longer than what stands there. */
+/* The pool has room for the whole text: a decoded string is never longer than its source. */
 static int read_string(struct reader *r, const char **out)
 {
 	char *start = r->pool_p;
@@ -322,7 +322,7 @@ static void find_duplicates(struct reader *r, uint32_t object)
 	}
 }
 
-/* One member or element, linked behind `last` (0: the first). */
+/* One member or element, linked after `last` (0: the first). */
 static int read_child(struct reader *r, uint32_t parent, uint32_t *last)
 {
 	bool object = r->node[parent].type == SPEC_JSON_OBJECT;
@@ -503,9 +503,9 @@ const char *spec_json_describe(const struct spec_json_node *node, char *text, si
 	return text;
 }
 
-/* ---- numbers: exact, whatever the locale ---- */
+/* ---- numbers: exact, independent of the locale ---- */
 
-/* The exponent behind 'e', cut off where no SPEC_JSON_NUMBER_MAX digits can make up for it. */
+/* The exponent after 'e', limited where SPEC_JSON_NUMBER_MAX digits cannot compensate for it. */
 static int64_t read_exponent(const char *p)
 {
 	const int64_t limit = 1000000;

@@ -9,13 +9,13 @@
 #include "proto/suggest.h"
 #include "proto/utf8.h"
 
-enum { PATH_BYTES = 256, BEGINNING = 3 /* letters in which an abbreviation agrees */ };
+enum { PATH_BYTES = 256, BEGINNING = 3 /* letters that an abbreviation must share */ };
 
 struct reading {
 	struct spec_source *source;
 	struct spec_errors *errors;
-	struct spec_layer *layer; /* where values go */
-	const char *arm;          /* of which arm; NULL: the base */
+	struct spec_layer *layer; /* destination of the values */
+	const char *arm;          /* its arm; NULL: the base */
 	bool from_set;
 	const struct spec_json_node *sweep; /* of the text; NULL: none */
 };
@@ -23,7 +23,7 @@ struct reading {
 static void read_members(struct reading *r, const struct spec_json *json,
 	const struct spec_json_node *object, const char *path);
 
-/* A key as the user has to find it: "arms.b.seq_len", "--set seq_len". */
+/* A key as the user sees it: "arms.b.seq_len", "--set seq_len". */
 static void complain(
 	const struct reading *r, struct spec_place at, const char *path, const char *message)
 {
@@ -34,7 +34,7 @@ static void complain(
 	spec_error_add(r->errors, r->from_set ? (struct spec_place){0} : at, key, "%s", message);
 }
 
-/* The only one of n names that begins as word does; NULL: none or more than one. */
+/* The only one of n names that begins like word; NULL: none or more than one. */
 static const char *only_beginning(const char *word, const char *const *names, size_t n)
 {
 	const char *found = NULL;
@@ -49,7 +49,10 @@ static const char *only_beginning(const char *word, const char *const *names, si
 	return found;
 }
 
-/* optimizer.params.lr of "optimizer.lr": the same object at the top, the same name at the end. */
+/*
+ * Finds optimizer.params.lr for "optimizer.lr": the same object at the top, the same name at the
+ * end.
+ */
 static const char *key_further_in(const char *path)
 {
 	const char *last = strrchr(path, '.');
@@ -64,8 +67,8 @@ static const char *key_further_in(const char *path)
 }
 
 /*
- * The nearest key: of the same object first, then one that has this name elsewhere. Dotted paths
- * are compared whole.
+ * The nearest key: first in the same object, then one with this name elsewhere. Dotted paths are
+ * compared whole.
  */
 static const char *nearest_key(const char *object, const char *last, const char *path)
 {
@@ -203,15 +206,15 @@ static void read_arms(
 
 enum { SWEEP_KEYS_MAX = 8 };
 
-/* A key of a sweep and its values, as they stand in the text. */
+/* A key of a sweep and its values, as in the text. */
 struct sweep_axis {
 	const struct spec_row *row;
 	struct spec_json json; /* belongs to the source */
 	const struct spec_json_node *values;
-	uint32_t at; /* the value of the combination that is being made */
+	uint32_t at; /* its value in the current combination */
 };
 
-/* An arm's name out of a value: its text, without what a name cannot hold. */
+/* An arm's name from a value: its text, without characters that are not allowed in a name. */
 static void add_to_name(char *name, size_t bytes, const struct spec_json_node *value)
 {
 	static const char *const words[] = {[SPEC_JSON_NULL] = "null",
@@ -383,7 +386,7 @@ static void read_members(struct reading *r, const struct spec_json *json,
 
 /* ---- --set ---- */
 
-/* Keep a tree for as long as values point into it. */
+/* Keeps a tree as long as values point into it. */
 static struct spec_json *keep_json(struct spec_source *source, const struct spec_json *json)
 {
 	source->json = memory_resized(source->json, (source->n_json + 1) * sizeof(*source->json));
@@ -391,7 +394,9 @@ static struct spec_json *keep_json(struct spec_source *source, const struct spec
 	return &source->json[source->n_json++];
 }
 
-/* The arm a set's path begins with ("arms.NAME.", NAME may hold dots); NULL when there is none. */
+/*
+ * The arm at the start of a set's path ("arms.NAME.", NAME may have dots); NULL if there is none.
+ */
 static struct spec_source_arm *set_arm(struct spec_source *source, const char *path, size_t *used)
 {
 	struct spec_source_arm *best = NULL;
@@ -441,8 +446,9 @@ static void word_json(const char *word, struct spec_json *out)
 }
 
 /*
- * A value is JSON; what is not, and does not begin like a string, an array or an object, is a bare
- * word. For names and paths every value without quotes is one, so that --set name=200 works.
+ * A value is JSON. A text that is not JSON, and does not begin like a string, an array or an
+ * object, is a bare word. For names and paths every value without quotes is one, so that --set
+ * name=200 works.
  */
 static int set_json(struct reading *r, const char *key, const struct spec_row *row,
 	const char *value, struct spec_json *out)
@@ -472,7 +478,7 @@ static bool all_utf8(const char *s)
 	return utf8_valid((const unsigned char *)s, strlen(s)) == strlen(s);
 }
 
-/* Where a set's value goes, and what is left of its path behind the arm; NULL: reported. */
+/* The layer of a set's value, and the rest of its path after the arm; NULL: reported. */
 static const char *set_target(struct reading *r, const char *path)
 {
 	struct spec_source_arm *arm;
@@ -530,7 +536,7 @@ static void read_set(struct reading *r, const char *set)
 	read_row(r, kept, &kept->node[0], row);
 }
 
-/* All of them before any is put on its layer: their order matters only where they set one key. */
+/* All are read before any is applied: their order matters only if two set one key. */
 static void read_sets(
 	struct spec_source *source, const struct spec_options *options, struct spec_errors *errors)
 {
@@ -560,7 +566,7 @@ void spec_layer_put(struct spec_layer *under, const struct spec_layer *over)
 	}
 }
 
-/* Values as they stand in --sweep: JSON, or bare words. */
+/* Values of --sweep: JSON, or bare words. */
 static void sweep_values(const char *list, char **text)
 {
 	size_t bytes;
@@ -614,7 +620,7 @@ static bool read_sweep_option(struct reading *r, const char *option, struct swee
 	return read_axis(r, kept, &kept->node[0], key, axis);
 }
 
-/* "sweep" of the text, and each --sweep as a further member of it. */
+/* "sweep" of the text, and each --sweep as another member of it. */
 static void read_sweeps(
 	struct reading *r, const struct spec_json *json, const struct spec_options *options)
 {

@@ -12,7 +12,7 @@
 enum { WARMUP_STEPS = 5, WARMUP_NUM_STEPS = 1000 };
 static const double COS_MIN_RATIO = 1e-4;
 
-/* One configuration on its way. */
+/* One configuration during resolution. */
 struct resolving {
 	const struct spec_options *options;
 	struct spec_errors *errors;
@@ -31,7 +31,7 @@ static bool wrong(const struct resolving *r, enum spec_key key)
 	return r->values.value[key].state == SPEC_WRONG;
 }
 
-/* Reports at the place where key's value came from. */
+/* Reports at the place of key's value. */
 static void complain(const struct resolving *r, enum spec_key key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 static void complain(const struct resolving *r, enum spec_key key, const char *format, ...)
@@ -59,8 +59,8 @@ static enum spec_key parent_of(enum spec_key key)
 }
 
 /*
- * A key that is not there is missing where the key that asks for it stands (in the arm that chose
- * another data.kind, say), or else its object.
+ * A missing key is reported at the key that requires it (in the arm that chose another data.kind,
+ * say), or else at its object.
  */
 static void complain_missing(
 	struct resolving *r, enum spec_key key, enum spec_key asks, const char *message)
@@ -77,7 +77,7 @@ static void complain_missing(
 	r->values.value[key] = saved;
 }
 
-/* Of two keys that contradict each other, the one said last: by --set, by an arm, in the base. */
+/* The later one of two contradictory keys: from --set, an arm, the base. */
 static enum spec_key later(const struct resolving *r, enum spec_key a, enum spec_key b)
 {
 	const struct spec_value *x = &r->values.value[a], *y = &r->values.value[b];
@@ -87,7 +87,7 @@ static enum spec_key later(const struct resolving *r, enum spec_key a, enum spec
 	return rank_y > rank_x ? b : a;
 }
 
-/* Does the key mean anything beside the value it hangs on? */
+/* Whether the key applies with the value that it depends on. */
 static bool applies(struct resolving *r, enum spec_key key)
 {
 	const struct spec_row *row = &spec_table[key], *only = &spec_table[row->only_key];
@@ -195,7 +195,7 @@ static void path_cut(char *path, size_t bytes)
 	memmove(path, path + bytes, strlen(path + bytes) + 1);
 }
 
-/* base has no links: what ".." leads to from there is its name without the last part. */
+/* base has no links, so ".." is its name without the last part. */
 static void absolute_path(struct resolving *r, enum spec_key key, char path[SPEC_PATH_MAX])
 {
 	const char *base = r->options->base_dir;
@@ -320,7 +320,7 @@ static void resolve_precision(struct resolving *r)
 
 enum { CHECKPOINTS_KEPT = 2 /* the default */ };
 
-/* An object that has no key; a wrong key in it has an error already. */
+/* An object without keys; a wrong key in it already has an error. */
 static void complain_empty(const struct resolving *r, enum spec_key key, const char *required)
 {
 	const size_t n = strlen(spec_table[key].key);
@@ -381,7 +381,7 @@ struct factor {
 	int64_t value;
 };
 
-/* Of a product that is too large: the key to blame. */
+/* For a product that is too large: the key to report. */
 static enum spec_key largest_given(
 	const struct resolving *r, const struct factor *factors, size_t n)
 {
@@ -407,8 +407,7 @@ static void resolve_gpus(struct resolving *r)
 			world);
 }
 
-/* For a message: what a factor would have to be, with four decimals unless they would hide the
- * rest. */
+/* For a message: the required factor, with four decimals unless they would hide the rest. */
 static void format_quotient(int64_t a, int64_t b, char out[SPEC_JSON_REAL_BYTES])
 {
 	double exact = (double)a / (double)b, shown = round(exact * 1e4) / 1e4;
@@ -416,9 +415,7 @@ static void format_quotient(int64_t a, int64_t b, char out[SPEC_JSON_REAL_BYTES]
 	spec_json_format_real(fabs(shown - round(shown)) > 0 ? shown : exact, out);
 }
 
-/*
- * The numbers contradict each other: all of them are given, or one is asked for that is not whole.
- */
+/* The numbers contradict each other: all are given, or one would not be a whole number. */
 static void batch_mismatch(struct resolving *r)
 {
 	const struct spec_config *c = r->config;
@@ -583,8 +580,8 @@ static void resolve_steps(struct resolving *r)
 }
 
 /*
- * Bytes that the engine will multiply out. A layer keeps fewer than 64 values per token and width,
- * a value has at most 8 bytes.
+ * Sizes in bytes that the engine will multiply. A layer keeps fewer than 64 values per token and
+ * width, and a value has at most 8 bytes.
  */
 static void check_sizes(struct resolving *r)
 {
@@ -688,7 +685,7 @@ static bool same_config(const struct spec *spec, size_t a, size_t b)
 		0;
 }
 
-/* A sweep's combination that is the spec's own is left out. */
+/* Omits a sweep's combination that equals the spec's own values. */
 static void drop_repeated(struct spec *spec)
 {
 	size_t n = 1;
@@ -699,7 +696,7 @@ static void drop_repeated(struct spec *spec)
 	spec->n_arms = n;
 }
 
-/* The arm that repeats the first one: one that is there already, or a new one. */
+/* The arm that repeats the first one: an existing arm, or a new one. */
 static void add_control(struct spec *spec, struct spec_place at, struct spec_errors *errors)
 {
 	struct spec_arm *control = &spec->arms[spec->n_arms];
@@ -729,7 +726,7 @@ static void add_control(struct spec *spec, struct spec_place at, struct spec_err
 	spec->control = spec->n_arms++;
 }
 
-/* A design that asks for a verdict and cannot give one. */
+/* A design that requests a verdict but cannot give one. */
 static void check_blocks(
 	const struct spec_source *source, const struct spec *spec, struct spec_errors *errors)
 {
@@ -751,7 +748,7 @@ static void resolve_arms(
 	const struct spec_source *source, struct spec *spec, struct spec_errors *errors)
 {
 	if (errors->n > 0)
-		return; /* numbers that are wrong by themselves cannot be compared */
+		return; /* invalid numbers cannot be compared */
 	for (size_t i = 1; i < spec->n_arms; i++)
 		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].at, errors);
 	if (source->swept)
@@ -784,7 +781,7 @@ static void fill_defaults(struct spec_layer *values, const struct spec_layer *de
 			values->value[i] = defaults->value[i];
 }
 
-/* Keys of the run itself; design only where there are arms to order. */
+/* Keys of the run itself; design only if there are arms. */
 static void resolve_run(const struct spec_source *source, const struct spec_options *options,
 	struct spec *spec, struct spec_errors *errors)
 {

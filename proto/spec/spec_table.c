@@ -34,7 +34,7 @@ static_assert(
 
 enum {
 	MANY = INT32_MAX, /* of a count */
-	FACTOR = 1 << 24, /* of a batch: two of them x SPEC_WORLD_MAX fit in 64 bits */
+	FACTOR = 1 << 24, /* of a batch: two of them x SPEC_WORLD_MAX fit into 64 bits */
 };
 
 const struct spec_preset spec_presets[SPEC_PRESETS] = {
@@ -55,14 +55,14 @@ static const struct spec_choice data_kinds[] = {
 static const struct spec_choice optimizers[] = {{"AdamW", 0}, {NULL, 0}};
 static const struct spec_choice decays[] = {
 	{"all", SPEC_DECAY_ALL}, {"matrices", SPEC_DECAY_MATRICES}, {NULL, 0}};
-/* the first name of a value is the one that the canonical form has */
+/* the first name of a value is the one in the canonical form */
 static const struct spec_choice schedules[] = {{"Constant", SPEC_CONSTANT},
 	{"constant", SPEC_CONSTANT}, {"WarmupLR", SPEC_WARMUP_LR},
 	{"WarmupDecayLR", SPEC_WARMUP_DECAY_LR}, {"WarmupCosineLR", SPEC_WARMUP_COSINE_LR},
 	{"cosine", SPEC_COSINE}, {"linear", SPEC_LINEAR}, {NULL, 0}};
 static const struct spec_choice warmups[] = {
 	{"log", SPEC_WARMUP_LOG}, {"linear", SPEC_WARMUP_LINEAR}, {NULL, 0}};
-/* TF32 is no type of a gradient: it stands for "auto" until the type is resolved */
+/* TF32 is not a type of gradients: it stands for "auto" until the type is resolved */
 static const struct spec_choice grad_dtypes[] = {{"auto", SPEC_TF32}, {"fp32", SPEC_FP32},
 	{"bf16", SPEC_BF16}, {"fp16", SPEC_FP16}, {NULL, 0}};
 static const struct spec_choice recomputes[] = {{"none", SPEC_RECOMPUTE_NONE},

@@ -32,7 +32,7 @@ static bool number_expected(
 	return false;
 }
 
-/* "1.5G" as the JSON number "1.5e9"; false: the text is none of these. */
+/* "1.5G" as the JSON number "1.5e9"; false: the text is not a size. */
 static bool size_number(const char *text, char number[SIZED_BYTES])
 {
 	static const struct {
@@ -185,7 +185,7 @@ static bool read_path(
 	return true;
 }
 
-/* A number is an ID, and so are digits in quotes. */
+/* A number is an ID, and digits in quotes too. */
 static bool read_run(
 	const struct spec_json_node *node, const char **out, char *message, size_t bytes)
 {

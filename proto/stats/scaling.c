@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-/* As engine/train/plan.h has them: a bucket is a multiple of this for each rank. */
+/* As in engine/train/plan.h: a bucket is a multiple of this for each rank. */
 enum { ALIGN_ELEMS = 128 };
 
-/* What errors multiply the stated values by. */
+/* Factors of errors on the stated values. */
 struct factors {
 	double compute; /* of the work's error */
 	double within_alpha, within_rate, between_alpha, between_rate;
@@ -57,7 +57,7 @@ static void make_buckets(const struct scaling_work *work, int64_t ranks, int64_t
 		work->zero_stage > 0 && ranks > 1 ? (b->arena + b->gather - 1) / b->gather : 0;
 }
 
-/* Which part of backward has passed when elements [0, complete) are; forward is its mirror. */
+/* The fraction of backward at which elements [0, complete) are complete; forward is its mirror. */
 static double part_complete(const struct scaling_work *work, int64_t complete)
 {
 	const int64_t early = work->params - work->late_params;
@@ -82,8 +82,8 @@ static double bucket_us(const struct step *s, int64_t first, int64_t elems)
 }
 
 /*
- * A collective of so many us beside computation that has *done us of its work and may go on up to
- * limit; what remains of the collective then is exposed. Computation beside it is slower.
+ * A collective of this many us beside computation, of which *done us are done and which may
+ * continue up to limit; the rest of the collective is exposed. Computation beside it is slower.
  */
 static void transfer(struct step *s, double us, double *done, double limit)
 {
@@ -95,7 +95,7 @@ static void transfer(struct step *s, double us, double *done, double limit)
 	s->out->exposed_us += us - hidden;
 }
 
-/* Buckets travel one after another, each when backward has completed it. */
+/* Buckets are sent one after another, each when backward has completed it. */
 static void add_reduction(struct step *s)
 {
 	const double backward = s->micro_us * 2.0 / 3.0;

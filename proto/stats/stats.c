@@ -23,10 +23,10 @@ static int64_t *sorted_copy(const int64_t *samples, size_t n)
 	return copy;
 }
 
-/* rank counts from 1; integers only, so that no rounding mode decides which sample is meant. */
+/* rank counts from 1; integers only, so that rounding modes do not change the sample. */
 static int64_t at_rank(const int64_t *sorted, size_t n, size_t percent)
 {
-	/* (percent n + 99) / 100 without the product, which could pass SIZE_MAX */
+	/* (percent n + 99) / 100 without the product, which could exceed SIZE_MAX */
 	const size_t rank = n / 100 * percent + (n % 100 * percent + 99) / 100;
 
 	return sorted[rank - 1];

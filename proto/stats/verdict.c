@@ -7,7 +7,7 @@
 #include "proto/host/memory.h"
 #include "proto/stats/stats.h"
 
-/* A trend and a control need more than noise gives; see tests/bench/simulate. */
+/* A trend and a failed control must be more than noise; see tests/bench/simulate. */
 static const double trend_p_max = 0.01, stalls_p_max = 0.10;
 
 static const char *const names[] = {
@@ -98,7 +98,7 @@ static bool all_equal(const int64_t *q, size_t n)
 	return true;
 }
 
-/* The number of blocks that would settle it: power of 80 % at the size that was seen. */
+/* The number of blocks that would settle it: power of 80 % at the measured size. */
 static size_t blocks_needed(const int64_t *q, size_t n, double theta, double margin)
 {
 	const double median = estimate_median(q, n);
@@ -136,7 +136,7 @@ static void by_interval(const struct verdict_rules *rules, struct verdict_result
 		set(r, VERDICT_AMBIGUOUS, VERDICT_UNSETTLED);
 }
 
-/* The estimate is of the typical block: stalls of the arm that it favours are not in it. */
+/* The estimate describes the typical block and does not include stalls of the favoured arm. */
 static bool stalls_hidden(const struct verdict_input *in, const struct verdict_result *r)
 {
 	if (r->stalls_p > stalls_p_max)
