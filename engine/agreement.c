@@ -16,23 +16,23 @@
 #include "proto/protocol.h"
 #include "proto/size.h"
 
-/* How long the ranks wait for hashes before they hear from each other again. */
+/* Longest wait for hashes until the ranks exchange messages again. */
 #define CONTENT_ROUND_NS CLOCK_S_NS
 /*
- * A node that reads a file for the first time is ready long after one that has it in memory. That
- * it lives its gpt2d watches meanwhile.
+ * A node that reads a file for the first time needs much longer than one that has it in memory. Its
+ * gpt2d checks meanwhile that it is alive.
  */
 #define READY_NS (3600 * CLOCK_S_NS)
 
-/* ---- what all ranks are to mean ---- */
+/* ---- what all ranks must agree on ---- */
 
 struct agreement {
 	char sha256[65]; /* of spec, plan and model shape */
-	char resume[65]; /* of the checkpoint that it begins with; empty: none */
-	char data[65];   /* of the identity of its data, which means something on its node alone */
+	char resume[65]; /* of the initial checkpoint; empty: none */
+	char data[65];   /* of the identity of its data, which is comparable only within its node */
 	bool prepared;
-	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
-	bool idle;  /* the communicator has been idle for so long that it is to be tested */
+	bool tuned; /* the kernels' choices are made, and were the same on all ranks last time */
+	bool idle;  /* the communicator was idle for so long that it must be tested */
 };
 
 static void fill_agreement(
@@ -104,8 +104,8 @@ static bool try_out(struct segment *s)
 }
 
 /*
- * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
- * go on makes the others wait.
+ * Before the first step, so that all steps of all ranks use the same choices. If a rank fails here,
+ * the others wait for it.
  */
 static bool tune(struct segment *s, struct warm *w, struct link *link)
 {
@@ -171,7 +171,7 @@ static bool no_group(struct segment *s, const struct warm *w)
 	return segment_fail(s, "no_memory", "no memory for a group of %d ranks", s->world);
 }
 
-/* All ranks are ready to begin. */
+/* All ranks are ready to start. */
 static bool tune_together(
 	struct segment *s, struct warm *w, const struct agreement *all, struct link *link)
 {
@@ -183,7 +183,9 @@ static bool tune_together(
 
 /* ---- the same data on all nodes ---- */
 
-/* What a node's files hold, by its first rank; the other ranks are done and have no hashes. */
+/*
+ * The content of a node's files, from its first rank; the other ranks are done and have no hashes.
+ */
 struct contents {
 	char train[65], validation[65], weights[65];
 	bool done, stop;
@@ -239,8 +241,8 @@ static bool compare_contents(struct segment *s, const struct warm *w, const stru
 }
 
 /*
- * Names, times and inodes say nothing of a file on another node. Hashing a large file takes longer
- * than a peer may be silent, so the ranks hear from each other in rounds.
+ * Names, times and inodes are not comparable between nodes. Hashing a large file takes longer than
+ * a peer may be silent, so the ranks exchange messages in rounds.
  */
 static bool agree_on_contents(struct segment *s, struct warm *w, struct link *link)
 {
@@ -268,9 +270,8 @@ static bool agree_on_contents(struct segment *s, struct warm *w, struct link *li
 /* ---- an idle communicator ---- */
 
 /*
- * A connection that nothing has passed for a while may be gone without a sign: switches and
- * firewalls forget it. Nothing of the segment is begun: gpt2d gives it to the next engines when
- * these end without a word about it.
+ * Switches and firewalls may silently drop a connection that was idle. Nothing of the segment has
+ * started: if these engines end without a report about it, gpt2d gives it to the next ones.
  */
 static bool fail_silently(struct segment *s, struct link *link)
 {
@@ -319,7 +320,7 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 		return no_group(s, w);
 	}
 	several = nodes_count(w->nodes, s->world) > 1;
-	/* before, so that a rank without memory for its events is heard of by all */
+	/* before, so that all ranks notice a rank without memory for its events */
 	prepared = prepared && join(s, w);
 	fill_agreement(s, w, prepared, &own);
 	if (several && !own.idle)

@@ -1,6 +1,6 @@
 /*
  * gpt2-engine-cpu, gpt2-engine-cuda: a training engine under gpt2d, one process per rank. The
- * backend is the library that is linked. Not started by hand: descriptor 3 is the line to gpt2d
+ * backend is the linked library. Users do not start it: descriptor 3 is the connection to gpt2d
  * (proto/protocol.h).
  */
 #include <errno.h>
@@ -27,7 +27,9 @@
 
 enum { LINK_FD = 3 };
 
-/* A peer that says nothing for so long is lost, unless --silence sets it; gpt2-engine(8). */
+/*
+ * A peer is lost after this time without a message, unless --silence sets another; gpt2-engine(8).
+ */
 enum { SILENCE_S = 60, IDLE_TEST_S = 600 };
 
 struct arguments {
@@ -132,7 +134,7 @@ static int take_options(const struct options *o, struct arguments *a)
 	return 0;
 }
 
-/* Not by exit: without peers, threads or memory a library's end may wait for ever. */
+/* Not by exit: without peers, threads or memory a library's destructor may wait for ever. */
 static void end(int code) __attribute__((noreturn));
 
 static void end(int code)
@@ -188,7 +190,7 @@ int main(int argc, char **argv)
 	memory_use_for_json();
 	/*
 	 * Signals reach every process of a group, a control group or a terminal. gpt2d handles
-	 * them: it lets a run end first, and then ends its engines through their links.
+	 * them: it first ends the run, and then its engines through their links.
 	 */
 	signals_ignore();
 	signal(SIGTERM, SIG_IGN);
@@ -202,7 +204,7 @@ int main(int argc, char **argv)
 			program_invocation_short_name);
 		end(ENGINE_EXIT_USAGE);
 	}
-	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
+	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print to standard output */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {
 		fprintf(stderr, "%s: the connection to gpt2d (descriptor 3) or its thread: %s\n",

@@ -23,7 +23,7 @@ enum { CHUNK_ELEMS = 1 << 20, POSITIONS_MIN = 64, ALIGN_BYTES = 256 };
 /* A model whose weights are on the device. */
 struct generate_model {
 	struct checkpoint *checkpoint;
-	struct spec *spec; /* of its arm; the model's shape is this one's */
+	struct spec *spec; /* of its arm; the model has this shape */
 	const struct spec_config *config;
 	struct arena arena;
 	struct k_context *ctx;
@@ -42,10 +42,10 @@ struct generation {
 	void *acts;
 	struct model model;
 	int32_t *device_tokens;
-	int32_t *tokens; /* prompt, then what is added */
+	int32_t *tokens; /* prompt, then the added tokens */
 	int64_t n, prompt;
 	double *log_probs;
-	void *row; /* logits as the device has them */
+	void *row; /* logits in the device's type */
 	float *logits, *scratch;
 
 	int64_t begin_ns, loaded_ns, first_ns, end_ns;
@@ -164,7 +164,7 @@ static bool check_request(struct generation *g, const json_t *params)
 
 /* ---- memory ---- */
 
-/* Positions of a pass over so many tokens. */
+/* Positions of a pass over this many tokens. */
 static int64_t positions_for(const struct generation *g, int64_t tokens)
 {
 	int64_t t = POSITIONS_MIN;
@@ -214,7 +214,7 @@ static bool make_device(struct generation *g, const struct warm *w)
 	return rc ? device_failed(g, rc) : true;
 }
 
-/* The keys and values of each block lie behind the activations, which the blocks share. */
+/* The keys and values of each block lie after the activations, which the blocks share. */
 static bool take_memory(struct generation *g)
 {
 	const struct activations_shape shape = shape_of(g, positions_for(g, g->prompt + g->asked));
@@ -242,7 +242,7 @@ static bool take_memory(struct generation *g)
 	return g->row ? true : fail(g, false, "no memory");
 }
 
-/* The fp32 weights of the checkpoint in the compute type, through the activations' memory. */
+/* The checkpoint's fp32 weights in the compute type, through the activations' memory. */
 static bool load(struct generation *g)
 {
 	const size_t elem = k_elem_bytes(g->m->ctx);
@@ -298,7 +298,7 @@ static void widen(struct generation *g)
 			dtype == K_BF16 ? half_from_bf16(narrow[i]) : half_from_f16(narrow[i]);
 }
 
-/* The logits of what follows the text so far. */
+/* The logits of the next token. */
 static bool forward(struct generation *g)
 {
 	const bool prompt = g->n == g->prompt;

@@ -32,19 +32,19 @@ struct link {
 	int fd, wake;
 	pthread_t thread;
 	bool started;
-	struct frame *frame; /* the thread's */
+	struct frame *frame; /* private to the thread */
 
 	pthread_mutex_t lock;
 	pthread_cond_t arrived;
 	struct message *first, **last;
-	char *out; /* bytes [out_from, out_to) are still to be written */
+	char *out; /* bytes [out_from, out_to) are not written yet */
 	size_t out_from, out_to, out_room;
 	json_t *(*vitals)(void *arg); /* may be NULL */
 	void *vitals_arg;
-	int64_t tick_ns, suspended_ns; /* of the thread's latest run; the machine's until then */
+	int64_t tick_ns, suspended_ns; /* of the thread's latest run; initially the machine's */
 	int64_t standstill_ns;         /* the longest since link_watch_begin */
-	bool closed;                   /* nothing comes in any more */
-	bool closing;                  /* link_destroy: write what is left and end */
+	bool closed;                   /* the input has ended */
+	bool closing;                  /* link_destroy: write the rest and end */
 };
 
 static void wake(struct link *l)
@@ -52,10 +52,10 @@ static void wake(struct link *l)
 	uint64_t one = 1;
 
 	if (write(l->wake, &one, sizeof(one)) < 0)
-		return; /* the counter is full: the thread is awake already */
+		return; /* the counter is full: the thread is already awake */
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static void close_input(struct link *l)
 {
@@ -65,7 +65,7 @@ static void close_input(struct link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Keeps a notification; false when the line is none. */
+/* Keeps a notification; false if the line is not one. */
 static bool keep_line(struct link *l, const char *line, size_t n)
 {
 	struct message *m = memory_zeroed(1, sizeof(*m));
@@ -189,7 +189,7 @@ bool link_stop_why(struct link *l, int64_t run, int64_t segment, struct link_sto
 	return found;
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 /* With the lock held. */
 static void make_room(struct link *l, size_t n)
@@ -205,7 +205,7 @@ static void make_room(struct link *l, size_t n)
 	l->out = memory_resized(l->out, l->out_room);
 }
 
-/* With the lock held. What the socket does not take is left for the thread. */
+/* With the lock held. The thread sends what the socket does not take. */
 static void write_output(struct link *l)
 {
 	ssize_t n;
@@ -215,7 +215,7 @@ static void write_output(struct link *l)
 	n = write(l->fd, l->out + l->out_from, l->out_to - l->out_from);
 	if (n > 0) {
 		l->out_from += (size_t)n;
-	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) { /* the reader is gone */
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) { /* the reader has gone */
 		l->out_from = l->out_to = 0;
 		l->closed = true;
 		pthread_cond_broadcast(&l->arrived);
@@ -230,13 +230,13 @@ static void send_line(struct link *l, const char *method, json_t *params, bool l
 
 	pthread_mutex_lock(&l->lock);
 	if (lossy && l->out_to - l->out_from > BACKLOG_BYTES) {
-		/* a later one says more */
+		/* a later message replaces it */
 	} else if (line) {
 		make_room(l, n);
 		memcpy(l->out + l->out_to, line, n);
 		l->out_to += n;
 	} else {
-		l->closed = true; /* it is no JSON, and gpt2d would wait for it for ever */
+		l->closed = true; /* it is not JSON, and gpt2d would wait for it for ever */
 		pthread_cond_broadcast(&l->arrived);
 	}
 	write_output(l);
@@ -331,7 +331,7 @@ int64_t link_watch_end(struct link *l)
 
 /* ---- the thread ---- */
 
-/* What the thread has to do, as of one moment: the lock is not held while it waits. */
+/* The thread's work at one moment: the lock is not held while it waits. */
 struct duty {
 	bool closed, closing, output;
 };

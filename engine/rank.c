@@ -21,7 +21,7 @@
 #include "proto/host/thread.h"
 #include "proto/version.h"
 
-/* Terabytes of a host's memory take seconds to give back. */
+/* Freeing terabytes of a host's memory takes seconds. */
 #define TAKE_DOWN_NS (20 * CLOCK_S_NS)
 
 /* ---- hello ---- */
@@ -36,7 +36,7 @@ static json_t *pack_device(const struct k_context *ctx)
 		"memory_free_bytes", (json_int_t)info.memory_free_bytes);
 }
 
-/* local_rank: -1 where there is none. */
+/* local_rank: -1 if there is none. */
 static void say_hello(struct link *link, const char *role, int rank, int local_rank,
 	const char *address, const struct k_context *ctx)
 {
@@ -52,7 +52,7 @@ static void say_hello(struct link *link, const char *role, int rank, int local_r
 	link_send(link, ENGINE_HELLO, params);
 }
 
-/* ---- signs of life ---- */
+/* ---- heartbeats ---- */
 
 static json_t *known(int64_t value, double unit)
 {
@@ -81,7 +81,7 @@ static json_t *vitals(void *arg)
 
 /* ---- topology ---- */
 
-/* On a thread: the driver takes its time to list all GPUs. */
+/* On a thread, because the driver takes long to list all GPUs. */
 static void *report_topology(void *arg)
 {
 	link_send(arg, ENGINE_TOPOLOGY, json_pack("{s:o}", "topology", topology_read("", NULL)));
@@ -90,7 +90,7 @@ static void *report_topology(void *arg)
 
 /* ---- role rank ---- */
 
-/* The addresses of engine.connect, to be freed with free(); NULL: there are not so many. */
+/* The addresses of engine.connect, freed with free(); NULL: the number is wrong. */
 static const char **read_addresses(struct link *link, const json_t *params, int world)
 {
 	const json_t *addresses = json_object_get(params, "addresses");
@@ -110,8 +110,8 @@ static const char **read_addresses(struct link *link, const json_t *params, int 
 }
 
 /*
- * The nodes of engine.connect or check, to be freed with free(); NULL: the ranks are on one node,
- * or *wrong: there are not so many, or they are no numbers.
+ * The nodes of engine.connect or check, freed with free(); NULL: the ranks are on one node, or
+ * *wrong: the number is wrong, or they are not numbers.
  */
 static int *read_nodes(const json_t *params, int world, bool *wrong)
 {
@@ -162,7 +162,7 @@ static int connect_ranks(struct link *link, struct warm *w, const json_t *params
 	return ENGINE_EXIT_BOOTSTRAP;
 }
 
-/* 0, or the code to exit with. Steals params. */
+/* 0, or the exit code. Takes params. */
 static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	struct saver *saver, json_t *params)
 {
@@ -187,12 +187,12 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	}
 	if (s->failure.reason)
 		segment_report_failure(s, link);
-	if (!exit_code) /* else the process ends, and a thread may still write a checkpoint of s */
+	if (!exit_code) /* else the process ends while a thread may still write a checkpoint of s */
 		segment_destroy(s);
 	return exit_code;
 }
 
-/* Handles one message: -1 to go on, or an exit code. */
+/* Handles one message: -1 to continue, or an exit code. */
 static int handle(struct link *link, struct warm *w, struct writer *writer, struct saver *saver,
 	struct generate_model **kept, struct rpc_message *m)
 {
@@ -214,7 +214,7 @@ static int handle(struct link *link, struct warm *w, struct writer *writer, stru
 		link_send(link, ENGINE_READY, json_object());
 		return -1;
 	}
-	/* a cancellation that came after its segment's end has nothing left to stop */
+	/* a cancellation after its segment's end has nothing to stop */
 	if (strcmp(m->method, SEGMENT_CANCEL) != 0)
 		link_log(link, "warning", "%.64s: no such message", m->method);
 	return -1;
@@ -238,7 +238,7 @@ static int serve(struct link *link, struct warm *w, struct writer *writer, struc
 	return code;
 }
 
-/* What the process ends with that could not start, for want of what status says. */
+/* The exit code of an engine that could not start because of status. */
 static int exit_code_of(int status)
 {
 	switch (status) {
@@ -296,8 +296,8 @@ int rank_run(struct link *link, const struct warm_options *options)
 out:
 	writer_destroy(writer);
 	/*
-	 * without its peers, or on a broken device, taking things down in order is sure to wait for
-	 * ever; after a connect that failed it may, by what a thread has left on the device
+	 * without its peers, or on a broken device, an orderly end would wait for ever; after a
+	 * failed connect it may, because of a thread's work on the device
 	 */
 	if (code == ENGINE_EXIT_PEER_LOST || code == ENGINE_EXIT_POISONED)
 		return code;
@@ -333,7 +333,7 @@ static void refuse(struct verdict *v, const char *key, const char *message)
 	v->report = json_object();
 }
 
-/* The spec and the arm that a "check" message names: the arm's index, or -1 with the verdict. */
+/* Parses the spec and the arm of a "check" message: the arm's index, or -1 with the verdict. */
 static int read_arm(const json_t *params, int world, struct spec **spec, struct verdict *v)
 {
 	struct spec_options options = {.world = world};
@@ -426,7 +426,7 @@ static int serve_checks(
 			answer_check(link, ctx, threads, cache, m.params);
 		done = strcmp(m.method, ENGINE_EXIT) == 0;
 		rpc_clear(&m);
-		if (k_context_error(ctx)) /* no later answer would be another */
+		if (k_context_error(ctx)) /* a later reply would be the same */
 			return ENGINE_EXIT_POISONED;
 	}
 	return ENGINE_EXIT_OK;

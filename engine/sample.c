@@ -13,7 +13,7 @@ static double draw(uint64_t *state)
 	return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* The smallest of a heap's n values is its first: value moves down from there to its place. */
+/* The first of a heap's n values is the smallest: moves value down from there to its place. */
 static void sift(float *heap, int64_t n, float value)
 {
 	int64_t at = 0, child;

@@ -21,11 +21,12 @@
 #include "proto/size.h"
 
 /*
- * A step's message leaves at most so often, and a line for train.log; those of the last one always.
+ * Shortest interval between messages of steps, and between lines of train.log; the last step always
+ * has both.
  */
 #define STEP_MESSAGE_NS (50 * CLOCK_MS_NS)
 #define STEP_LINE_NS    CLOCK_S_NS
-/* A long validation repeats the last step's message: gpt2d takes silence for a hang. */
+/* A long validation repeats the last step's message, because gpt2d takes silence for a hang. */
 #define VALIDATION_MESSAGE_NS (10 * CLOCK_S_NS)
 
 bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
@@ -147,7 +148,7 @@ static bool check(struct segment *s, struct warm *w)
 		s->failure.reason = "device";
 		return false;
 	}
-	options.device.free_bytes = 0; /* what this engine holds is there for the segment too */
+	options.device.free_bytes = 0; /* the segment can use the memory that this engine holds */
 	check_run(&options, &errors, &report);
 	first = json_array_get(errors, 0);
 	if (first)
@@ -159,7 +160,7 @@ static bool check(struct segment *s, struct warm *w)
 	return !first;
 }
 
-/* The file that earlier segments of the run were given under that name, if any was. */
+/* The file with that name in earlier segments of the run, if any. */
 static bool open_one(
 	struct segment *s, const struct warm *w, bool validation, struct dataset *d, bool *has)
 {
@@ -171,7 +172,7 @@ static bool open_one(
 	if (dataset_open_below(d, &s->config, validation, &s->data_roots, error, n))
 		return false;
 	*has = true;
-	/* on other nodes it is another file; agreement.c compares what they hold */
+	/* on other nodes it is another file; agreement.c compares the content */
 	if (nodes_together(w->nodes, 0, w->rank) && dataset_identity_check(known, d, error, n))
 		return false;
 	dataset_identity_add(s->data, d);
@@ -215,7 +216,7 @@ bool segment_begin_measure(struct segment *s)
 	const int64_t steps = c->optimizer_steps - before;
 	int64_t warmup = c->warmup_steps;
 
-	/* the warm-up is for the timing: it is no part of what was asked to be trained */
+	/* the warm-up is for the timing only: it may not exceed the remaining steps */
 	if (before > 0 && warmup >= steps)
 		warmup = steps - 1;
 	if (warmup != c->warmup_steps)
@@ -229,7 +230,7 @@ bool segment_begin_measure(struct segment *s)
 	return true;
 }
 
-/* After make_training, whose arena it is checked against. */
+/* After make_training, because it is checked against its arena. */
 static bool open_weights(struct segment *s, const struct warm *w)
 {
 	const json_t *known = json_object_get(s->params, "data");
@@ -260,11 +261,11 @@ bool segment_prepare(struct segment *s, struct warm *w)
 		return segment_fail(s, "spec_refused",
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
-	/* a file that was replaced is told before what is wrong with the new one */
+	/* a replaced file is reported before errors of the new one */
 	if (!read_spec(s, w) || !open_data(s, w) || !check(s, w) || !segment_resume_find(s, w) ||
 		!make_training(s, w) || !open_weights(s, w))
 		return false;
-	/* each node's files are hashed by one of its ranks */
+	/* one rank of each node hashes its files */
 	several = nodes_count(w->nodes, s->world) > 1;
 	if (w->rank == 0 || (several && nodes_first(w->nodes, w->rank) == w->rank))
 		s->content = content_start(w->tuned.dir, &s->train, s->has_val ? &s->val : NULL,
@@ -377,7 +378,7 @@ static int put_values(void *arg, int64_t first, const float *values, int64_t n)
 	return optimizer_put(arg, first, values, n);
 }
 
-/* The peers of a rank that cannot read the file begin without it: then this process ends. */
+/* The peers of a rank that cannot read the file start without it: then this process ends. */
 static bool load_weights(struct segment *s)
 {
 	const struct gpt2_weights_target to = {put_values, &s->training.optimizer};
@@ -415,7 +416,7 @@ static bool set_up(struct segment *s, struct warm *w, struct link *link)
 	return true;
 }
 
-/* How steps are launched, once it is known: after the second one. */
+/* Reports how steps are launched, once it is known: after the second one. */
 static void log_launches(struct segment *s, struct warm *w, struct link *link)
 {
 	const struct step *step = &s->training.step;
@@ -432,7 +433,7 @@ static void log_launches(struct segment *s, struct warm *w, struct link *link)
 	}
 }
 
-/* All of it was to be there beforehand. */
+/* Reports allocations beyond the plan. */
 static void log_growth(struct segment *s, struct warm *w, int64_t before)
 {
 	int64_t times = k_stream_grown(w->compute) - before;
@@ -442,7 +443,7 @@ static void log_growth(struct segment *s, struct warm *w, int64_t before)
 			&s->log, "operations took memory beyond the plan %" PRId64 " times", times);
 }
 
-/* asked: this rank was, before the step. All ranks agree in a step that has begun, and end it. */
+/* asked: this rank was, before the step. All ranks agree in a started step, and complete it. */
 static void log_stop(const struct segment *s, const struct warm *w, struct link *link, bool asked)
 {
 	if (w->rank != 0)
@@ -519,7 +520,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 	return true;
 }
 
-/* A validation in progress, which has no steps to tell of. */
+/* A validation in progress, which has no steps to report. */
 struct validating {
 	struct segment *s;
 	struct link *link;
@@ -527,7 +528,7 @@ struct validating {
 	int64_t reported_ns;
 };
 
-/* Says from time to time that there is progress; whether to end. */
+/* Reports progress from time to time; returns whether to end. */
 static bool validation_stop(void *arg)
 {
 	struct validating *v = arg;
@@ -596,7 +597,7 @@ static bool gather_times(struct segment *s, struct warm *w)
 	return true;
 }
 
-/* Nothing where the ranks do not have the same waits: then their shares are not known. */
+/* Nothing if the ranks do not have the same waits: then their shares are not known. */
 static bool gather_waits(struct segment *s, struct warm *w)
 {
 	struct measure_waits *waits = &s->measure.waits;
@@ -613,7 +614,7 @@ static bool gather_waits(struct segment *s, struct warm *w)
 	return segment_sync(s, w);
 }
 
-/* Each rank sends as many samples as the one with most has; how many are its own is in ranks. */
+/* Each rank sends as many samples as the largest number of a rank; ranks has the real numbers. */
 static bool gather_gpus(struct segment *s, struct warm *w)
 {
 	struct gpu_log_sample *own;
@@ -674,7 +675,10 @@ static void begin_use(struct segment *s, const struct warm *w, struct link *link
 		metrics_host_read_energy(METRICS_HOST_POWERCAP, &start->packages);
 }
 
-/* Joules since begin_use. The packages are those of all ranks of a node; its first reports them. */
+/*
+ * Joules since begin_use. The packages are those of all ranks of a node; its first rank reports
+ * them.
+ */
 static double used_energy(const struct segment *s, const struct warm *w)
 {
 	const struct segment_counters *start = &s->at_start;
@@ -713,7 +717,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	char name[64];
 
 	snprintf(name, sizeof(name), "run %" PRId64 " segment %" PRId64, s->run, s->segment);
-	k_range_begin(name); /* around all that profilers are told in it */
+	k_range_begin(name); /* a profiler's range around the whole segment */
 	if (!set_up(s, w, link)) {
 		k_range_end();
 		return false;
@@ -741,7 +745,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 			tuned_missed(&w->tuned));
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);
-	/* a segment that failed on all ranks alike, or was cancelled, has times worth keeping */
+	/* a segment that failed on all ranks alike, or was cancelled, has useful times */
 	if (!s->failure.poisoned && s->measure.done > 0 && !segment_gather(s, w))
 		trained = false;
 	s->wall_ns = clock_mono_ns() - s->received_ns;

@@ -21,7 +21,10 @@
 #include "proto/protocol.h"
 
 #define NAP_NS (20 * CLOCK_MS_NS)
-/* While training waits for a disk the last step is sent again: gpt2d takes silence for a hang. */
+/*
+ * While training waits for a disk, the last step's message is sent again, because gpt2d takes
+ * silence for a hang.
+ */
 #define MESSAGE_NS (10 * CLOCK_S_NS)
 
 /* ---- what is resumed ---- */
@@ -44,7 +47,7 @@ static void add_steps(struct segment_resume *r, const char *folder)
 	free(steps);
 }
 
-/* The one that resume_from names. */
+/* The checkpoint of resume_from. */
 static void add_asked(struct segment *s)
 {
 	struct segment_resume *r = &s->resume;
@@ -77,7 +80,7 @@ static int open_candidate(struct segment *s, char *error, size_t error_bytes)
 	return rc;
 }
 
-/* On to the next one, or to none. False: the one in use was asked for. */
+/* Moves on to the next candidate, or to none. False: the current one was requested. */
 static bool give_up_candidate(struct segment *s, const struct warm *w, const char *why)
 {
 	struct segment_resume *r = &s->resume;
@@ -91,7 +94,7 @@ static bool give_up_candidate(struct segment *s, const struct warm *w, const cha
 	return true;
 }
 
-/* With no candidate left the training begins with step 1, unless it was to be resumed. */
+/* Without a candidate the training starts with step 1, unless it must be resumed. */
 static bool resumes(struct segment *s)
 {
 	struct segment_resume *r = &s->resume;
@@ -113,7 +116,7 @@ bool segment_resume_find(struct segment *s, const struct warm *w)
 		add_steps(r, json_string_value(folder));
 	add_asked(s);
 	while (r->at < r->n && (rc = open_candidate(s, error, sizeof(error))) != 0) {
-		if (rc == -EALREADY) /* better no run than all of it once more */
+		if (rc == -EALREADY) /* better no run than a complete repetition */
 			snprintf(r->missing, sizeof(r->missing), "%s", error);
 		if (!give_up_candidate(s, w, error))
 			return false;
@@ -132,10 +135,10 @@ void segment_resume_finish(struct segment *s)
 	*r = (struct segment_resume){0};
 }
 
-/* What a rank says of its part of the load. */
+/* A rank's report about its part of the load. */
 struct loaded {
 	int32_t rc;
-	bool other_data; /* no older checkpoint is better */
+	bool other_data; /* an older checkpoint is not better */
 	char why[768];
 };
 
@@ -250,7 +253,7 @@ static void log_saver(void *arg, const char *level, const char *text)
 	link_log(s->link, level, "run %" PRId64 ": %s", s->run, text);
 }
 
-/* dir of the spec: a folder of the run's own in it, and of its segment where there are arms. */
+/* With checkpoint.dir: a folder of the run in it, and one of its segment if there are arms. */
 static int folder_in(const struct segment *s, char out[PATH_MAX])
 {
 	const int64_t attempt = json_integer_value(json_object_get(s->params, "attempt"));
@@ -277,7 +280,7 @@ static bool find_folder(const struct segment *s, char own[PATH_MAX], char folder
 	return n < PATH_MAX;
 }
 
-/* Rank 0: a new folder, whose steps are this segment's alone. */
+/* Rank 0: a new folder for the steps of this segment only. */
 static bool make_folder(struct segment *s, const char *own, const char *folder)
 {
 	const bool outside = strcmp(own, folder) != 0;
@@ -286,7 +289,7 @@ static bool make_folder(struct segment *s, const char *own, const char *folder)
 
 	if (mkdir(folder, 0755) < 0)
 		rc = -errno;
-	if (rc == -EEXIST && rmdir(folder) == 0) /* an empty one of a start that failed */
+	if (rc == -EEXIST && rmdir(folder) == 0) /* an empty one of a failed start */
 		rc = mkdir(folder, 0755) < 0 ? -errno : 0;
 	if (rc == -EEXIST)
 		return segment_fail(s, "checkpoint",
@@ -356,7 +359,7 @@ bool segment_save_begin(struct segment *s, const struct warm *w)
 		segment.manifest = make_manifest(s);
 		segment.content = s->content;
 	}
-	/* where none of them could be resumed they stay: they may be good nevertheless */
+	/* if none of them could be resumed they stay, because they may be valid */
 	json_array_foreach(older, i, folder)
 		if ((s->resume.n == 0 || s->resume.at < s->resume.n) &&
 			segment.n_older < SAVER_OLDER_MAX)
@@ -393,7 +396,7 @@ bool segment_saving(const struct segment *s)
 	return s->saves && (saver_pending(s->saver) || !saver_idle(s->saver));
 }
 
-/* Training stands still until the pending one is written by all ranks. */
+/* Training waits until all ranks have written the pending one. */
 static bool finish_pending(struct segment *s, struct warm *w)
 {
 	const int64_t begin = clock_mono_ns();

@@ -13,9 +13,7 @@
 #include "proto/protocol.h"
 #include "proto/host/thread.h"
 
-/*
- * Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
- */
+/* Segments of a few milliseconds are faster than the disk: then the engine waits. */
 enum { QUEUE_MAX = 8, PATIENCE_S = 5 };
 
 struct writer {
@@ -160,7 +158,7 @@ static void write_segment(const struct writer *w, struct segment *s)
 	else
 		snprintf(why, sizeof(why), "%s", s->stop.reason);
 	if (m.partial && s->measure.done <= s->measure.warmup)
-		s->measure.warmup = 0; /* it ended so early that these are all there is */
+		s->measure.warmup = 0; /* it ended so early that there are no others */
 	if (s->measure.done > s->measure.warmup)
 		rc = metrics_write(&m, &files, error, sizeof(error));
 	if (rc && !s->failure.reason) {

@@ -24,13 +24,13 @@
 #define INT(value) ((json_int_t)(value))
 
 static const int64_t STEP_TIMES_BYTES_MAX = INT64_C(4) << 30;
-enum { MARK_BYTES = 144 }; /* an event of the CPU's, its allocation and its place in timeline.h */
+enum { MARK_BYTES = 144 }; /* an event of the CPU, its allocation and its entry in timeline.h */
 
-/* What an engine can compute; the precisions are a set of 1 << value. */
+/* The abilities of an engine; the precisions are a set of 1 << value. */
 static const struct backend {
 	const char *name;
 	unsigned precisions;
-	bool shared_memory; /* ranks share one machine's memory, not each has its own device's */
+	bool shared_memory; /* ranks share one machine's memory, instead of a device for each */
 } backends[] = {
 	{"cpu", 1U << SPEC_FP32, true},
 	{"cuda", 1U << SPEC_FP32 | 1U << SPEC_TF32 | 1U << SPEC_BF16 | 1U << SPEC_FP16, false},
@@ -41,7 +41,7 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 	[SPEC_BF16] = "bf16.enabled",
 	[SPEC_FP16] = "fp16.enabled"};
 
-/* The check in the making. */
+/* The check in progress. */
 struct checking {
 	const struct check_options *options;
 	const struct spec_config *config;
@@ -80,13 +80,13 @@ static void warn(struct checking *k, const char *format, ...)
 	json_array_append_new(k->warnings, json_string(message));
 }
 
-/* ---- what the engine can do ---- */
+/* ---- abilities of the engine ---- */
 
 static void check_backend(struct checking *k)
 {
 	const struct spec_config *c = k->config;
 	const char *name = k->options->device.backend;
-	/* gradients are kept and reduced in the type they are computed in */
+	/* gradients are stored and reduced in the compute type */
 	enum spec_precision reduced = c->precision == SPEC_TF32 ? SPEC_FP32 : c->precision;
 	size_t i;
 
@@ -130,8 +130,8 @@ static void check_world(struct checking *k)
 }
 
 /*
- * DeepSpeed takes an lr beside a schedule that replaces it, and a rate that falls: neither is an
- * error, and either is seldom meant. A resolved spec has the default lr, which nobody meant.
+ * DeepSpeed accepts an lr beside a schedule that replaces it, and a falling rate: both are allowed,
+ * and both are seldom intended. A resolved spec has the default lr, which nobody set.
  */
 static void check_schedule(struct checking *k)
 {
@@ -178,7 +178,7 @@ static void refuse_plan(struct checking *k, const char *message)
 	refuse(k, key, "%s", text + 1);
 }
 
-/* Ranks of the run that take their memory from the same one. */
+/* Number of the run's ranks that share one memory. */
 static int64_t ranks_together(const struct checking *k)
 {
 	if (!k->backend || !k->backend->shared_memory)
@@ -186,7 +186,7 @@ static int64_t ranks_together(const struct checking *k)
 	return k->options->together > 0 ? k->options->together : k->config->gpus;
 }
 
-/* No bucket size helps a model whose parameters and gradients alone are beyond the memory. */
+/* No bucket size helps if parameters and gradients alone exceed the memory. */
 static bool refuse_model(struct checking *k)
 {
 	const struct memory_device *o = &k->options->device;
@@ -369,7 +369,7 @@ static json_t *pack_data(const struct dataset *d, const struct spec_config *c)
 		INT(d->n_tokens - 1 - d->n_sequences * d->seq_len));
 }
 
-/* What the work is given in. */
+/* The key that gives the work. */
 static const char *work_key(const struct spec_config *c)
 {
 	return c->work_micro_steps ? "work.micro_steps"
@@ -466,8 +466,8 @@ static bool is_refused(const struct checking *k, const char *key)
 }
 
 /*
- * Too few made-up tokens. How many is a key that the spec need not have: then what asks for them is
- * told, and nothing where the batch is refused, of which both come.
+ * Too few made-up tokens. Their number is an optional key, so the error is for the key that needs
+ * them, and omitted if the batch is refused, which is the cause.
  */
 static void refuse_made_up(struct checking *k, const char *message)
 {
@@ -479,7 +479,7 @@ static void refuse_made_up(struct checking *k, const char *message)
 		refuse(k, "data.kind", "%s; data.synthetic_tokens sets how many are made", message);
 }
 
-/* One of the two files; all that is wrong with it is one error, the first. */
+/* One of the two files; only its first error is reported. */
 static void check_file(struct checking *k, json_t *data, bool validation)
 {
 	const bool made_up = k->config->data_kind == SPEC_DATA_SYNTHETIC;
@@ -492,7 +492,7 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 
 	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
 		    sizeof(message)) < 0) {
-		/* as many made-up tokens as for training: said there */
+		/* as many made-up tokens as for training: already reported there */
 		if (!made_up)
 			refuse(k, key, "%s", message);
 		else if (!validation ||
@@ -524,7 +524,7 @@ static void check_data(struct checking *k)
 		check_file(k, data, true);
 }
 
-/* The file that the parameters come from. */
+/* The file with the initial parameters. */
 static void check_init(struct checking *k)
 {
 	struct gpt2_weights weights;
@@ -576,7 +576,7 @@ static void check_room(struct checking *k, int64_t bytes)
 			size_text(left, there));
 }
 
-/* Whether the folder is the same one on all nodes: a folder of that name is not enough. */
+/* Whether the folder is the same one on all nodes: an equal name is not enough. */
 static void check_shared(struct checking *k)
 {
 	const char *probe = k->options->probe, *dir = k->config->checkpoint_dir;

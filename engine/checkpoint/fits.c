@@ -48,7 +48,7 @@ static int find_path(const char *path, const struct data_roots *roots, char **di
 	rc = checkpoint_find(path, dir, error, error_bytes);
 	if (rc < 0)
 		return rc;
-	/* the folder of the step may be a link to elsewhere */
+	/* the folder of the step may be a link */
 	fd = roots->n > 0 ? open_manifest(*dir, roots, error, error_bytes) : -1;
 	if (roots->n > 0 && fd < 0) {
 		free(*dir);
@@ -60,7 +60,7 @@ static int find_path(const char *path, const struct data_roots *roots, char **di
 	return 0;
 }
 
-/* Where the segments of the run are whose checkpoints would be in folder; NULL: not known. */
+/* Where the segments of the run are that would have checkpoints in folder; NULL: not known. */
 static char *segments_of(const char *folder)
 {
 	const char *end = folder ? strrchr(folder, '/') : NULL;
@@ -97,7 +97,7 @@ int fits_find(const struct spec_config *config, const json_t *folders,
 	return -ENOENT;
 }
 
-/* A member that must be the same; key: of the spec. */
+/* A member that must be equal; key: of the spec. */
 struct same {
 	const char *member, *key;
 	int64_t value;

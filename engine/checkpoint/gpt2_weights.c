@@ -46,7 +46,7 @@ static const struct safetensors_tensor *find(
 	return !t && e->tensor == ARENA_HEAD ? find(w, &wte) : t;
 }
 
-/* Of models that were saved by transformers before 4.30. */
+/* In models saved by transformers before 4.30. */
 static bool is_mask(const char *name)
 {
 	const char *end = strstr(name, ".attn.");
@@ -84,7 +84,7 @@ static int check_entry(const struct gpt2_weights *w, const struct arena_entry *e
 	return 0;
 }
 
-/* A tensor that no entry takes: of a deeper model, say. */
+/* A tensor without an entry: of a deeper model, say. */
 static int check_rest(
 	const struct gpt2_weights *w, const bool *taken, char *error, size_t error_bytes)
 {
@@ -102,7 +102,7 @@ static int check_rest(
 	return 0;
 }
 
-/* Of a tied model. */
+/* For a tied model. */
 static int compare_head(const struct gpt2_weights *w, char *error, size_t error_bytes)
 {
 	const struct arena_entry wte = {.tensor = ARENA_WTE};
@@ -175,7 +175,7 @@ static int open_below(
 			return -EACCES;
 		snprintf(place, sizeof(place), "/proc/self/fd/%d", found);
 	}
-	/* a FIFO without a writer must not hold up the open */
+	/* a FIFO without a writer must not block the open */
 	fd = open(found >= 0 ? place : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	code = errno;
 	if (found >= 0)

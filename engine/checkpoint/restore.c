@@ -12,7 +12,7 @@ struct loading {
 	int rc; /* of the device */
 };
 
-/* Where an element of a piece is in the section's buffer on the device. */
+/* The position of a piece's element in the section's buffer on the device. */
 static k_real *place_of(const struct loading *l, const struct shard_piece *p)
 {
 	const struct k_adamw *a = &l->t->optimizer.adamw;
@@ -27,7 +27,7 @@ static k_real *place_of(const struct loading *l, const struct shard_piece *p)
 	}
 }
 
-/* The values go when this returns. */
+/* The values are invalid when this returns. */
 static void take(void *arg, int64_t first, int64_t n, const float *values)
 {
 	struct loading *l = arg;
@@ -64,7 +64,7 @@ static bool overlaps(const struct shard *owned, const struct checkpoint_shard *s
 	return false;
 }
 
-/* Parameters of 16 bits, out of the weights of 32. */
+/* Parameters of 16 bits, from the weights of 32. */
 static void round_params(struct loading *l)
 {
 	struct training *t = l->t;
@@ -108,7 +108,7 @@ void restore_finish(struct training *t, const struct checkpoint *c)
 	struct loss_scale scale = t->step.scale;
 	const char *precision = json_string_value(json_object_get(c->manifest, "precision"));
 
-	/* a training that begins to use fp16 begins with its first scale */
+	/* a training that starts to use fp16 starts with its first scale */
 	if (t->config->precision == SPEC_FP16 && precision && strcmp(precision, "fp16") == 0) {
 		if (scale.dynamic)
 			scale.scale = s->loss_scale;

@@ -30,7 +30,7 @@ enum { PIECE_BYTES = 4 << 20, NICE = 10, ENTRIES_MAX = 1 << 16 };
 
 enum job { JOB_NONE, JOB_SHARD, JOB_MANIFEST, JOB_DISCARD, JOB_END };
 
-/* What a rank has to say of its shard. */
+/* A rank's report about its shard. */
 struct report {
 	bool idle;
 	int32_t rc;
@@ -51,12 +51,12 @@ struct saver {
 	struct shard shard;
 	struct saver_made made;
 
-	/* of the checkpoint in progress; job's thread has them while there is a job */
+	/* of the checkpoint in progress; owned by job's thread while there is a job */
 	struct checkpoint_state state;
 	struct report own;
 	char *manifest;
 	int manifest_rc;
-	bool pending, manifest_due; /* manifest_due: its end is still to be reported */
+	bool pending, manifest_due; /* manifest_due: its end is not reported yet */
 	int64_t begun_ns;
 };
 
@@ -70,7 +70,7 @@ static int step_dir(const struct saver *s, char out[PATH_MAX])
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* The shard in pieces, hashed as they go to the disk. */
+/* Writes the shard in pieces, and hashes them. */
 struct reader {
 	struct artifact_source source;
 	const char *at;
@@ -103,7 +103,7 @@ static int next_piece(struct artifact_source *source, const char **bytes, size_t
 	return r->digest ? digest_add(r->digest, *bytes, *n) : -EIO;
 }
 
-/* A rank may have no element: its shard is an empty file, and the hashes are of nothing. */
+/* A rank may have no element: then its shard is an empty file, with the hashes of no data. */
 static void hash_nothing(struct manifest_shard *hashes)
 {
 	for (int i = 0; i < CHECKPOINT_SECTIONS; i++)
@@ -142,7 +142,7 @@ static int write_shard(struct saver *s)
 	return rc;
 }
 
-/* A checkpoint, the manifest first: without it the rest is none. */
+/* Removes a checkpoint, the manifest first: without it the rest is invalid. */
 static void remove_step(const char *dir)
 {
 	const struct dirent *entry;
@@ -159,7 +159,7 @@ static void remove_step(const char *dir)
 	rmdir(dir);
 }
 
-/* The first *keep stay. Folders of steps without a manifest go too where nobody writes them. */
+/* Keeps the first *keep. Also removes folders of steps without a manifest that nobody writes. */
 static void prune(const char *folder, bool ended, int64_t *keep)
 {
 	int64_t *steps = NULL;
@@ -189,7 +189,7 @@ static void prune(const char *folder, bool ended, int64_t *keep)
 		closedir(stream);
 }
 
-/* What is written before the manifest is durable by now. */
+/* Files written before the manifest are durable by now. */
 static int write_manifest(struct saver *s)
 {
 	int64_t keep = s->segment.keep;
@@ -223,7 +223,7 @@ static void *run(void *arg)
 	struct saver *s = arg;
 	enum job job;
 
-	/* of this thread alone: on the CPU the ranks' own threads come first */
+	/* of this thread only: on the CPU the ranks' threads come first */
 	setpriority(PRIO_PROCESS, 0, NICE);
 	for (;;) {
 		pthread_mutex_lock(&s->lock);
@@ -369,7 +369,7 @@ static void report_lost(struct saver *s, int rank, int rc)
 		strerror(-rc));
 }
 
-/* Rank 0: what became of the manifest, once the thread is idle. */
+/* Rank 0: the result of the manifest, once the thread is idle. */
 static void collect(struct saver *s)
 {
 	const int64_t took = clock_mono_ns() - s->begun_ns;
@@ -389,7 +389,7 @@ static void collect(struct saver *s)
 		s->state.attempted, size_text(s->made.bytes, size), (double)took / 1e9);
 }
 
-/* The sections of a piece, from the device to their places in the file. */
+/* Copies the sections of a piece from the device to their places in the file. */
 static void copy_piece(struct saver *s, const struct shard_piece *p, int64_t at)
 {
 	const struct k_adamw *a = &s->segment.training->optimizer.adamw;
@@ -412,7 +412,7 @@ int saver_save(struct saver *s, char *error, size_t error_bytes)
 	int64_t at = 0;
 	int rc;
 
-	while (!saver_idle(s)) /* rank 0: the manifest of the one before */
+	while (!saver_idle(s)) /* rank 0: the manifest of the previous one */
 		saver_wait(s, CLOCK_S_NS);
 	collect(s);
 	for (int64_t i = 0; i < s->shard.n_pieces; i++) {
@@ -436,7 +436,7 @@ bool saver_pending(const struct saver *s)
 	return s->pending;
 }
 
-/* All reports, to be freed; NULL: a peer is lost. */
+/* All reports, which the caller frees; NULL: a peer is lost. */
 static struct report *gather_reports(struct saver *s)
 {
 	const struct training *t = s->segment.training;

@@ -20,7 +20,7 @@
 #include "proto/host/thread.h"
 
 enum {
-	WATCH_MS = 20,    /* between two looks */
+	WATCH_MS = 20,    /* pause between two checks */
 	ABORT_WAIT_S = 1, /* for a thread that is inside NCCL */
 	BARRIER_BYTES = 256,
 };
@@ -46,9 +46,9 @@ struct collectives_group {
 };
 
 /*
- * Communicators are made by a unique id each, that of all ranks at the connect and one of fewer
- * when a run first asks for it: ncclCommSplit would take the ranks that have no part in that run
- * too, and they are told nothing of it.
+ * Each communicator has a unique ID: one for all ranks at the connect, and one for fewer ranks when
+ * a run first needs it. ncclCommSplit would also need the ranks that do not take part in that run,
+ * which do not know of it.
  */
 struct collectives {
 	struct k_context *ctx;
@@ -57,7 +57,7 @@ struct collectives {
 	char library[32];
 	struct ucx_wire *wire;
 	struct ucx_exchange *exchange;
-	pthread_mutex_t wire_lock; /* who is inside wire or exchange */
+	pthread_mutex_t wire_lock; /* held by the thread inside wire or exchange */
 	bool reported;             /* the other ranks know of the failure; with wire_lock */
 	pthread_mutex_t nccl_lock; /* of groups and their communicators */
 	bool aborted;
@@ -78,7 +78,7 @@ static int watch_wire(void *arg)
 	struct collectives *c = arg;
 	int status = 0;
 
-	/* who holds it looks after the peers meanwhile */
+	/* the thread that holds it checks the peers meanwhile */
 	if (pthread_mutex_trylock(&c->wire_lock) == 0) {
 		status = ucx_wire_watch(c->wire);
 		if (status == -ECANCELED)
@@ -122,7 +122,7 @@ static void look_at_deadline(struct collectives *c)
 			(double)c->timeout_ns * 1e-9, COLLECTIVES_GRAPH_TIMES);
 }
 
-/* True when locked; false when another thread does not let go of it. */
+/* True when locked; false if another thread does not release it. */
 static bool lock_soon(pthread_mutex_t *lock)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns() + ABORT_WAIT_S * CLOCK_S_NS);
@@ -130,7 +130,7 @@ static bool lock_soon(pthread_mutex_t *lock)
 	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Tell the others, and let the streams go on. */
+/* Notifies the other ranks, and lets the streams continue. */
 static void give_up(struct collectives *c)
 {
 	bool locked = lock_soon(&c->wire_lock);
@@ -141,7 +141,7 @@ static void give_up(struct collectives *c)
 		c->reported = true;
 		pthread_mutex_unlock(&c->wire_lock);
 	}
-	/* a thread that sits inside NCCL comes out by the abort */
+	/* the abort releases a thread inside NCCL */
 	locked = lock_soon(&c->nccl_lock);
 	c->aborted = true;
 	for (struct collectives_group *g = c->groups; g != NULL; g = g->next)
@@ -190,9 +190,9 @@ static int start_watcher(struct collectives *c)
 /* ---- life ---- */
 
 /*
- * NCCL_SOCKET_IFNAME: the interface between nodes. Ranks that can only reach each other inside this
- * machine need no port on its network. What the user set stays, and is checked: NCCL itself would
- * only report a system error.
+ * NCCL_SOCKET_IFNAME: the interface between nodes. Ranks within this machine need no port on its
+ * network. The user's value stays, and is checked, because NCCL itself would only report a system
+ * error.
  */
 static int choose_interface(const char *interface, char *why, size_t why_bytes)
 {
@@ -269,7 +269,7 @@ void collectives_destroy(struct collectives *c)
 		struct collectives_group *g = c->groups;
 
 		c->groups = g->next;
-		/* nothing is under way: an abort waits for no peer, unlike ncclCommDestroy */
+		/* no collective is running: an abort waits for no peer, unlike ncclCommDestroy */
 		if (g->comm != NULL && !c->aborted)
 			ncclCommAbort(g->comm);
 		free(g->blocks);
@@ -286,7 +286,7 @@ void collectives_destroy(struct collectives *c)
 	free(c);
 }
 
-/* A communicator of all, and one of fewer ranks. */
+/* A communicator of all ranks, and one of fewer. */
 int64_t collectives_scratch_bytes(int world, int ranks)
 {
 	return (world > 1 ? SCRATCH_BYTES : 0) + (ranks > 1 && ranks < world ? SCRATCH_BYTES : 0);
@@ -333,7 +333,7 @@ const char *collectives_error(const struct collectives *c)
 
 /* ---- groups ---- */
 
-/* Host memory of every rank to all; 0 or a negative errno, and the wire has failed then. */
+/* Gathers host memory of every rank to all; 0 or a negative errno, and then the wire has failed. */
 static int gather_host(struct collectives_group *g, void *out, const void *in, size_t bytes)
 {
 	struct collectives *c = g->c;
@@ -350,7 +350,7 @@ static int gather_host(struct collectives_group *g, void *out, const void *in, s
 	return status;
 }
 
-/* The id of rank 0 goes to all, and each makes its part of the communicator. */
+/* Sends the ID of rank 0 to all, and each creates its part of the communicator. */
 static int open_comm(struct collectives_group *g, char *error, size_t error_bytes)
 {
 	struct collectives *c = g->c;
@@ -499,7 +499,7 @@ struct nccl_call {
 	enum nccl_call_kind kind;
 	enum collectives_counted counted;
 	void *buf; /* device; in place */
-	int64_t n; /* elements of type, a multiple of world where it is sliced */
+	int64_t n; /* elements of type, a multiple of world if it is sliced */
 	ncclDataType_t type;
 	size_t elem_bytes;
 	enum collectives_op op;
@@ -534,8 +534,8 @@ static ncclResult_t start_call(
 }
 
 /*
- * Elements that the other ranks get from this one, as the collectives over UCX count: an all_reduce
- * is a reduce-scatter and an all-gather of slices that differ by one element at most; one of few
+ * Elements that this rank sends to the others, counted as for UCX: an all_reduce is a
+ * reduce-scatter and an all-gather of slices that differ by one element at most; one of few
  * integers or doubles goes whole to every rank.
  */
 static int64_t sent_by(const struct nccl_call *call, int rank, int world)
@@ -605,7 +605,7 @@ out:
 		pthread_mutex_unlock(&c->nccl_lock);
 }
 
-/* The lock is held from begin to end: NCCL keeps what is between in the thread. */
+/* The lock is held from begin to end: NCCL keeps the calls between them in the thread. */
 void collectives_begin(struct collectives_group *g)
 {
 	ncclResult_t result;

@@ -14,12 +14,12 @@
 #include "proto/host/clock.h"
 #include "proto/host/thread.h"
 
-/* A turn is looked for again so often, without being woken. */
+/* Number of checks for the turn before waiting for a wake-up. */
 #define LOOK_NS (100 * CLOCK_MS_NS)
 
 /*
- * A collective as it was issued. It runs where its stream runs host functions: on the stream's own
- * thread, or in the caller for the compute stream.
+ * An issued collective. It runs where its stream runs host functions: on the stream's thread, or in
+ * the caller for the compute stream.
  */
 struct operation {
 	struct operation *next_free;
@@ -39,9 +39,9 @@ struct collectives_group {
 };
 
 /*
- * Collectives run one at a time and in the order in which they were issued, whatever streams they
- * are on: each takes a ticket when issued and waits for its turn. Two ranks can therefore never sit
- * in different collectives waiting for each other, and one thread at a time is inside UCX.
+ * Collectives run one at a time and in the order in which they were issued, on any streams: each
+ * takes a ticket when issued and waits for its turn. So two ranks cannot wait for each other in
+ * different collectives, and only one thread is inside UCX.
  */
 struct collectives {
 	struct k_context *ctx;
@@ -51,7 +51,7 @@ struct collectives {
 	struct ucx_wire *wire;         /* NULL: world 1 */
 	struct ucx_exchange *exchange; /* NULL: world 1 */
 	bool connected;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the following */
 	pthread_cond_t turn;
 	uint64_t issued, finished;
 	bool running;
@@ -230,9 +230,8 @@ void collectives_count(const struct collectives_group *g, struct collectives_byt
 /* ---- issue and run in turn ---- */
 
 /*
- * Wait until all collectives issued before have run. -ETIMEDOUT when none runs and the turn does
- * not come: the stream of an earlier one stands still. Then, too, no other is inside UCX until
- * end_turn.
+ * Waits until all earlier collectives have run. -ETIMEDOUT if the turn does not come because the
+ * stream of an earlier one is blocked. Also then no other thread is inside UCX until end_turn.
  */
 static int wait_for_turn(struct collectives *c, const struct operation *o)
 {
@@ -361,7 +360,7 @@ static enum ucx_sum_type elem_type(const struct collectives *c)
 	return k_elem_bytes(c->ctx) == sizeof(double) ? UCX_SUM_DOUBLE : UCX_SUM_FLOAT;
 }
 
-/* Slices that are not equal are a fault of the caller's plan: refused before anything is sent. */
+/* Unequal slices are a fault of the caller's plan: refused before anything is sent. */
 static bool divides(struct collectives_group *g, enum ucx_kind kind, int64_t n)
 {
 	if (n % g->world == 0)
@@ -447,7 +446,7 @@ void collectives_barrier(struct collectives_group *g, struct k_stream *s)
 		issue(g, (struct ucx_operation){.kind = UCX_BARRIER}, s);
 }
 
-/* Each is run by itself: over shared memory nothing is won by runs of several. */
+/* Each runs separately: over shared memory, grouping gains nothing. */
 void collectives_begin(struct collectives_group *g)
 {
 }
@@ -456,7 +455,7 @@ void collectives_end(struct collectives_group *g)
 {
 }
 
-/* Graphs are of backends that NCCL serves. */
+/* Only backends with NCCL have graphs. */
 void collectives_graph_begin(struct collectives_group *g, int64_t about_ns, struct k_stream *s)
 {
 }

@@ -21,7 +21,7 @@ static bool usable(const struct ifaddrs *at)
 		(at->ifa_flags & IFF_RUNNING) != 0;
 }
 
-/* Adds the names of the interfaces that can be used, each once: "; usable here: lo, eth0". */
+/* Appends the names of the usable interfaces, each once: "; usable here: lo, eth0". */
 static void list_usable(const struct ifaddrs *all, char *why, size_t why_bytes)
 {
 	size_t used = strlen(why);

@@ -11,7 +11,7 @@
 #include "proto/host/clock.h"
 #include "proto/host/thread.h"
 
-/* Two sizes, so that what NCCL uses for small and for large messages is there. */
+/* Two sizes, so that NCCL sets up its paths for small and for large messages. */
 enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_MS = 2 };
 
 struct opening {
@@ -32,7 +32,7 @@ static bool succeeded(struct opening *p, const char *what, ncclResult_t result)
 	return false;
 }
 
-/* Sums are a kernel of their own for each type. */
+/* Sums have a separate kernel for each type. */
 static bool run_sums(struct opening *p, char *buf, size_t each, cudaStream_t s)
 {
 	static const struct {
@@ -158,7 +158,7 @@ int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, cha
 		snprintf(error, error_bytes, "no communicator of %d ranks after %g s",
 			options->world, (double)options->timeout_ns * 1e-9);
 		pthread_detach(thread);
-		return status; /* p is the thread's */
+		return status; /* p belongs to the thread */
 	}
 	pthread_join(thread, NULL);
 	status = p->status;

@@ -21,7 +21,7 @@ int nccl_deadline_init(struct nccl_deadline *d, struct k_context *ctx)
 {
 	memset(d, 0, sizeof(*d));
 	d->ctx = ctx;
-	/* the rest are made when they are needed: most runs have few collectives */
+	/* the rest are created when needed: most runs have few collectives */
 	return make_events(d, &d->ring[0]);
 }
 
@@ -34,8 +34,8 @@ void nccl_deadline_finish(struct nccl_deadline *d)
 }
 
 /*
- * When the ring is full its newest mark stands for what follows too: it ends when the last of them
- * does.
+ * If the ring is full, its newest mark also stands for later collectives: it ends with the last of
+ * them.
  */
 struct nccl_deadline_mark *nccl_deadline_begin(
 	struct nccl_deadline *d, const char *name, int64_t limit_ns, struct k_stream *s)

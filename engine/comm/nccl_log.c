@@ -11,7 +11,7 @@
 
 /* ---- lines ---- */
 
-/* What follows after in the line, up to one of end; NULL: it has no such text. */
+/* The text after `after` in the line, up to one of end; NULL: not in the line. */
 static const char *text_after(const char *line, const char *after, const char *end, size_t *n)
 {
 	const char *at = strstr(line, after);
@@ -34,7 +34,7 @@ static void keep(char *out, size_t out_bytes, const char *text, size_t n)
 	snprintf(out, out_bytes, "%.*s", (int)n, text);
 }
 
-/* Adds a path to the list unless it is there. */
+/* Adds a path to the list unless it is in it. */
 static void add_path(struct collectives_network *network, const char *path)
 {
 	size_t n = strlen(path), used = strlen(network->paths);

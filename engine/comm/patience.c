@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-/* Between two looks at the collectives. */
+/* Pause between two checks of the collectives. */
 #define LOOK_NS (100 * CLOCK_MS_NS)
 
 static int wait_for(const struct patience *p, struct k_stream *s, struct k_event *e)

@@ -112,7 +112,7 @@ out:
 	return status;
 }
 
-/* The line of settings that begins with key and a space: its value and the value's length. */
+/* In the line of settings that begins with key and a space: its value and the value's length. */
 static const char *find_value(
 	const char *settings, const char *key, size_t key_bytes, size_t *length)
 {
@@ -129,7 +129,7 @@ static const char *find_value(
 	return "unset";
 }
 
-/* First key of a whose value in b is another; false when there is none. */
+/* The first key of a that has another value in b; false if there is none. */
 static bool first_difference(const char *a, const char *b, const char **key, size_t *key_bytes)
 {
 	for (const char *line = a; *line != '\0';) {

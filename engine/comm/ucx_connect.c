@@ -1,4 +1,4 @@
-/* How the ranks of a wire find each other: addresses, endpoints, one hello each way. */
+/* How the ranks of a wire connect: addresses, endpoints, one hello each way. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,10 +11,12 @@
 #include "proto/host/clock.h"
 #include "proto/host/procfs.h"
 
-/* After a peer was found dead: how long another rank's account of the cause is waited for. */
+/* After a peer was found dead: how long to wait for another rank's report of the cause. */
 static const int64_t hear_ns = 200 * CLOCK_MS_NS;
-/* For hellos of other nodes: all ranks are there by then, and a network that drops packets says
- * nothing. */
+/*
+ * For hellos of other nodes: all ranks run by then, and a network that drops packets reports
+ * nothing.
+ */
 static const int64_t hello_ns = 20 * CLOCK_S_NS;
 
 const char *ucx_wire_pair(const struct ucx_wire *w, int peer, char out[UCX_PAIR_BYTES])
@@ -75,7 +77,7 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 		.field_mask =
 			UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
 		.address = p->address.worker,
-		/* mode PEER rules shared memory out (UCX 1.13 to 1.18) */
+		/* mode PEER excludes shared memory (UCX 1.13 to 1.18) */
 		.err_mode = p->reported ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
 		.err_handler = {.cb = on_endpoint_error, .arg = p},
 	};
@@ -90,8 +92,8 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 }
 
 /*
- * A peer on this node is watched, so that its end is seen at once. False: it has ended already. The
- * daemon of another node watches its own, also where both are on one machine.
+ * Watches a peer on this node, so that its end is noticed at once. False: it has already ended. The
+ * daemon of another node watches its own ranks, also if both are on one machine.
  */
 static bool watch_process(struct ucx_wire *w, int peer)
 {
@@ -107,7 +109,7 @@ static bool watch_process(struct ucx_wire *w, int peer)
 	return poll(polled, 1, 0) <= 0;
 }
 
-/* The next peer after p whose hello has not come or not gone; w->world when none. */
+/* The next peer after p whose hello was not received or not sent; w->world if none. */
 static int next_missing(const struct ucx_wire *w, int p)
 {
 	do
@@ -140,7 +142,7 @@ static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_b
 	return 0;
 }
 
-/* Every peer whose hello is missing, as far as there is room: a broken link shows by its pairs. */
+/* Every peer whose hello is missing, as far as there is room: the pairs show a broken link. */
 static void list_missing(
 	const struct ucx_wire *w, int64_t waited_ns, char *error, size_t error_bytes)
 {
@@ -212,8 +214,8 @@ static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
 }
 
 /*
- * All that can be made, also after one failed: the others are to hear of it. None to a process that
- * has ended: UCX 1.13 may abort when a connection over tcp is refused.
+ * Creates all possible endpoints, also after a failure, because the others must be notified. None
+ * to a process that has ended: UCX 1.13 may abort if a connection over tcp is refused.
  */
 static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 {
@@ -245,8 +247,10 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 	return first;
 }
 
-/* After a peer was found dead or out of reach: another may have been first, and have told of the
- * cause. */
+/*
+ * After a peer was found dead or unreachable: another rank may have noticed first, and reported the
+ * cause.
+ */
 static bool hears_cause(struct ucx_wire *w)
 {
 	int64_t end_ns = clock_mono_ns() + hear_ns;

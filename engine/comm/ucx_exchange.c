@@ -17,7 +17,7 @@ enum {
 	PER_LANE = WINDOW + 1, /* messages in one direction: head, pieces */
 };
 
-/* What goes on between this rank and one peer. Piece k uses message 1 + k % WINDOW. */
+/* The exchange between this rank and one peer. Piece k uses message 1 + k % WINDOW. */
 struct lane {
 	struct ucx_message *out, *in; /* PER_LANE each */
 	char *stage_out, *stage_in;   /* HEAD_BYTES each: the heads */
@@ -35,7 +35,7 @@ struct ucx_exchange {
 	struct ucx_message *out, *in;
 	char *stages, *scratch;
 	const void **sources;
-	/* the exchange under way */
+	/* the current exchange */
 	const struct ucx_exchange_args *args;
 	uint64_t tag; /* without source and piece */
 	size_t piece_bytes;
@@ -44,7 +44,7 @@ struct ucx_exchange {
 
 static const struct {
 	const char *name;
-	const char *unit; /* of n; NULL: n says nothing */
+	const char *unit; /* of n; NULL: n is unused */
 } kinds[] = {
 	[UCX_REDUCE_SCATTER] = {"reduce_scatter", "elements"},
 	[UCX_ALL_GATHER] = {"all_gather", "elements"},
@@ -120,9 +120,9 @@ void ucx_exchange_destroy(struct ucx_exchange *x)
 /* ---- one exchange ---- */
 
 /*
- * 61 bits: ranks of the group 11, source 10, sequence 20, phase 1, piece 19. Every exchange hears
- * from every rank, so no two that are 2^20 apart are ever under way; the head holds the whole
- * sequence number.
+ * 61 bits: ranks of the group 11, source 10, sequence 20, phase 1, piece 19. Every exchange
+ * receives from every rank, so no two exchanges 2^20 apart are ever in progress; the head has the
+ * whole sequence number.
  */
 static uint64_t tag_of(const struct ucx_exchange *x, int source, int64_t piece)
 {
@@ -149,7 +149,7 @@ static const char *name(const struct ucx_exchange *x)
 }
 
 /*
- * False for a message that is not done, or that ended with an error: its peer counts as lost then.
+ * False for a message that is not done, or that ended with an error: then its peer counts as lost.
  */
 static bool arrived(struct ucx_exchange *x, int peer, const struct ucx_message *m)
 {
@@ -213,7 +213,7 @@ static void post_head(struct ucx_exchange *x, int peer)
 	ucx_wire_send(x->wire, peer, tag_of(x, x->rank, 0), lane->stage_out, bytes, &lane->out[0]);
 }
 
-/* Keep WINDOW pieces under way to the peer. */
+/* Keeps WINDOW pieces in flight to the peer. */
 static void advance_out(struct ucx_exchange *x, int peer)
 {
 	const struct ucx_block *b = &x->args->blocks[peer];
@@ -253,7 +253,7 @@ static int take_pieces(struct ucx_exchange *x, int peer)
 	return 0;
 }
 
-/* Take the head, then the pieces that have come, and post receives for the next. */
+/* Takes the head, then the received pieces, and posts receives for the next ones. */
 static int advance_in(struct ucx_exchange *x, int peer)
 {
 	const struct ucx_block *b = &x->args->blocks[peer];
@@ -286,8 +286,7 @@ static int advance_in(struct ucx_exchange *x, int peer)
 	return status;
 }
 
-/* Reduce a part of the block: at bytes from its start, the others' at offset in what from points
- * to. */
+/* Reduces a part of the block: at bytes from its start, the others' at offset in from's buffers. */
 static void reduce_part(
 	struct ucx_exchange *x, size_t at, size_t bytes, bool from_stage, size_t offset)
 {
@@ -305,7 +304,7 @@ static void reduce_part(
 		(int64_t)(bytes / ucx_sum_elem_bytes(a->head.type)));
 }
 
-/* Reduce one piece if it has come from every rank. True when something was reduced. */
+/* Reduces one piece if it was received from every rank. True if something was reduced. */
 static bool advance_reduction(struct ucx_exchange *x)
 {
 	size_t bytes = x->args->reduce_bytes;
@@ -345,7 +344,7 @@ static bool waits_to_receive(const struct ucx_exchange *x, int peer)
 	return !lane->head_taken || lane->in_done < lane->in_posted;
 }
 
-/* One pass over all that may have moved. *done when nothing is left. */
+/* One pass over everything that may have moved. *done if nothing is left. */
 static int advance(struct ucx_exchange *x, bool *done)
 {
 	int status;
@@ -366,7 +365,7 @@ static int advance(struct ucx_exchange *x, bool *done)
 	return 0;
 }
 
-/* After a turn without failure: is a peer lost that is still needed? */
+/* After a pass without failure: whether a lost peer is still needed. */
 static int look_for_lost(struct ucx_exchange *x)
 {
 	for (int p = 0; p < x->args->head.world; p++) {

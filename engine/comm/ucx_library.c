@@ -40,7 +40,7 @@ static const struct {
 };
 
 /*
- * Read by LeakSanitizer where a program is built with it: a worker that is left to the end of the
+ * Read by LeakSanitizer if the program is built with it: a worker that is left to the end of the
  * process keeps memory that only UCX's own pointers, not plain ones, lead to.
  */
 const char *__lsan_default_suppressions(void);
@@ -51,11 +51,11 @@ const char *__lsan_default_suppressions(void)
 }
 
 /*
- * Read by AddressSanitizer likewise. UCX's libraries have thread-local memory. The sanitizers of
- * gcc 12 and clang 14 take such a block that lies 16 bytes into a page for one of glibc 2.19, and
- * the allocator's words before it for its address and length: LeakSanitizer then reads there
- * ("Tracer caught signal 11"). Which block lies so changes with any allocation before it.
- * https://github.com/google/sanitizers/issues/1322
+ * Read by AddressSanitizer in the same way. UCX's libraries have thread-local memory. The
+ * sanitizers of gcc 12 and clang 14 take such a block that lies 16 bytes into a page for one of
+ * glibc 2.19, and the allocator's words before it for its address and length: LeakSanitizer then
+ * reads there ("Tracer caught signal 11"). Which block lies so changes with any allocation before
+ * it. https://github.com/google/sanitizers/issues/1322
  */
 const char *__asan_default_options(void);
 
@@ -84,7 +84,7 @@ int ucx_library_open(struct ucx_library *out)
 
 	if (status != 0)
 		return status;
-	/* not to be unloaded: it has threads and exit handlers of its own */
+	/* never unloaded: it has threads and exit handlers */
 	handle = dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (handle == NULL) {
 		fprintf(stderr, "ucx: %s\n", dlerror());

@@ -87,7 +87,7 @@ static int run_all_gather(const struct ucx_operation *o, int64_t *sent)
 	return gather_slices(o, 0, sent);
 }
 
-/* Few integers or doubles go whole to every rank, in one round. */
+/* A few integers or doubles are sent whole to every rank, in one round. */
 static int run_small_all_reduce(const struct ucx_operation *o, int64_t *sent)
 {
 	size_t bytes = (size_t)o->n * ucx_sum_elem_bytes(o->type);

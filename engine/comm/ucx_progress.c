@@ -1,4 +1,4 @@
-/* The messages of a wire: sent, received, waited for, and what ends a wait. */
+/* The messages of a wire: sending, receiving, waiting, and the causes that end a wait. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -17,14 +17,13 @@
 enum {
 	SPIN_TURNS = 200, /* turns without progress before sleeping: about 50 us alone on a core */
 	YIELD_AFTER_TURNS = 20,
-	DEADLINE_TURNS = 4096, /* busy turns between two looks around */
-	SLEEP_MS = 100,        /* longest sleep, so that the deadline is looked at */
+	DEADLINE_TURNS = 4096, /* busy iterations between two checks of the peers */
+	SLEEP_MS = 100,        /* longest sleep, so that the deadline is checked */
 };
 
-/* From the sign that a peer is lost until it is believed: what it sent before that arrives
- * meanwhile. */
+/* From the sign that a peer is lost until it counts as lost: its last messages arrive meanwhile. */
 static const int64_t lost_grace_ns = 200 * CLOCK_MS_NS;
-/* How long telling the others of a failure, or taking receives back, may take. */
+/* Time limit for notifying others of a failure, and for cancelling receives. */
 static const int64_t tell_ns = 50 * CLOCK_MS_NS;
 static const int64_t tell_flush_ns = 500 * CLOCK_MS_NS;
 
@@ -73,8 +72,8 @@ void ucx_wire_send(struct ucx_wire *w, int peer, uint64_t tag, const void *buf, 
 }
 
 /*
- * No immediate completion: UCX 1.13 then leaves the length of what was received unset. Its callback
- * may run before the call returns.
+ * No immediate completion: UCX 1.13 then does not set the length of received data. Its callback may
+ * run before the call returns.
  */
 static void receive_masked(struct ucx_wire *w, uint64_t tag, uint64_t mask, void *buf, size_t bytes,
 	struct ucx_message *m)
@@ -122,7 +121,7 @@ const char *ucx_wire_error(const struct ucx_wire *w)
 	return atomic_load(&w->failed) ? w->error : NULL;
 }
 
-/* A failure told by another rank is heard through one receive that is always posted. */
+/* One posted receive is always ready for a failure report of another rank. */
 void ucx_wire_listen(struct ucx_wire *w)
 {
 	receive_masked(w, UCX_WIRE_TAG_FAILURE, UCX_WIRE_TAG_KIND_MASK, w->heard, sizeof w->heard,
@@ -228,7 +227,7 @@ const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer)
 
 	if (p->lost_ns == 0 || clock_mono_ns() - p->lost_ns < lost_grace_ns)
 		return NULL;
-	/* on a busy machine the grace may be over before the turns came to look */
+	/* on a busy machine the grace time may end before the next check */
 	if (poll(w->polled, (nfds_t)w->world, 0) > 0)
 		look_at_processes(w);
 	return p->lost_why;
@@ -243,9 +242,9 @@ static bool any_lost(const struct ucx_wire *w)
 }
 
 /*
- * Sleep until there is something to do, or only look at the processes: UCX counts vain attempts to
- * send to a full queue as progress, so a peer that died must also be noticed while it seems to be
- * busy. The last entry of polled is the worker's own descriptor.
+ * Sleeps until there is work, or only checks the processes: UCX counts failed attempts to send to a
+ * full queue as progress, so a dead peer must also be noticed while it seems busy. The last entry
+ * of polled is the worker's descriptor.
  */
 static void look_around(struct ucx_wire *w, bool sleep)
 {

@@ -15,13 +15,13 @@
 #include "proto/host/clock.h"
 #include "proto/host/shm_folder.h"
 
-/* Others hold the exclusive lock for the moment of a removal: a second is plenty. */
+/* Others hold the exclusive lock only during a removal: a second is enough. */
 enum { LOCK_TRIES = 1000 };
 
-/* What UCX 1.13 takes for a worker, 4.1 MiB, and some more. */
+/* UCX 1.13 needs 4.1 MiB for a worker; with a reserve. */
 enum { RANK_BYTES = 5 << 20, RANK_FILES = 2 };
 
-/* -EAGAIN: it is being removed. */
+/* -EAGAIN: another process is removing it. */
 static int open_own(const char *path)
 {
 	int fd;
@@ -32,7 +32,7 @@ static int open_own(const char *path)
 	return fd == -ENOENT ? -EAGAIN : fd;
 }
 
-/* Was the directory removed by the last one to leave before the lock was got? */
+/* Whether the last user removed the directory before the lock was acquired. */
 static bool still_there(int fd, const char *path)
 {
 	struct stat here, there;
@@ -41,7 +41,7 @@ static bool still_there(int fd, const char *path)
 		here.st_ino == there.st_ino;
 }
 
-/* Locked, and named to UCX. 0, -EAGAIN: it is being removed; or what is wrong with it. */
+/* Locks it, and passes its name to UCX. 0, -EAGAIN: it is being removed; or the error. */
 static int enter_path(struct ucx_shm *shm)
 {
 	int fd = open_own(shm->path), status = -EAGAIN;
@@ -59,7 +59,7 @@ static int enter_path(struct ucx_shm *shm)
 	return status;
 }
 
-/* One of this user's that was left by an engine that was killed, else a new one. */
+/* A directory of this user that a killed engine has left, else a new one. */
 static int find_random(const char *path, char *out, size_t out_bytes)
 {
 	int rc = shm_folder_next(path, NULL, out, out_bytes);
@@ -83,7 +83,9 @@ int ucx_shm_enter(struct ucx_shm *shm)
 		memcpy(shm->path, path, sizeof path);
 		status = enter_path(shm);
 		if (status != 0 && status != -EAGAIN && status != -ENOMEM && status != -ENOENT) {
-			/* the name is another's: peers find files through /proc, by no name */
+			/*
+			 * another user has the name: peers find files through /proc, without names
+			 */
 			status = find_random(path, shm->path, sizeof shm->path);
 			if (status == 0)
 				status = enter_path(shm);

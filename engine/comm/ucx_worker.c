@@ -1,4 +1,4 @@
-/* The UCX side of a wire's life: environment, context, worker, address, end. */
+/* UCX's part of a wire: environment, context, worker, address, end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 
 static const int64_t flush_ns = 2 * CLOCK_S_NS;
 
-/* UCP settings that all ranks must share; those that a version does not have are left out. */
+/* UCP settings that all ranks must share; those that a version does not have are omitted. */
 static const char *const shared_settings[] = {
 	"UCX_TLS",
 	"UCX_PROTO_ENABLE",
@@ -35,8 +35,8 @@ static const char *const shared_settings[] = {
 };
 
 /*
- * What UCX has said on this thread while a worker was made: its functions return an input/output
- * error for all that fails. The first line is the cause, the last one what came of it.
+ * UCX's messages on this thread while a worker was created, because its functions return an
+ * input/output error for every failure. The first line is the cause, the last one the consequence.
  */
 struct complaint {
 	char first[200], last[100];
@@ -45,9 +45,8 @@ struct complaint {
 static _Thread_local struct complaint *heard;
 
 /*
- * Warnings and worse go to stderr. UCX's own handler ends the process when a copy from the memory
- * of a process that is no more fails (UCX 1.13, cma); that it fails is reported by the message as
- * well.
+ * Warnings and worse go to stderr. UCX's own handler ends the process if a copy from the memory of
+ * a dead process fails (UCX 1.13, cma); the message's status reports that failure as well.
  */
 __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t log_to_stderr(const char *file,
 	unsigned line, const char *function, ucs_log_level_t level,
@@ -169,7 +168,7 @@ static int list_settings(
 	return used < out_bytes ? 0 : -EOVERFLOW;
 }
 
-/* Where a process id means something: this boot of this machine, this pid namespace. */
+/* The scope of a process ID: this boot of this machine, this pid namespace. */
 static void describe_host(char *out, size_t out_bytes)
 {
 	char boot[40] = "?", space[40] = "?";
@@ -239,7 +238,7 @@ static int create_worker_or_say(struct ucx_wire *w, char *why, size_t why_bytes)
 	heard = &said;
 	status = create_worker(w);
 	heard = NULL;
-	/* UCX itself only says that memory is short */
+	/* UCX itself only reports that memory is short */
 	if (status == -EIO && ucx_shm_is_short(&w->shm, w->world, why, why_bytes))
 		return -ENOSPC;
 	if (status == -EIO && said.first[0] != '\0')
@@ -296,8 +295,7 @@ int ucx_wire_create(
 	if (status == 0)
 		status = set_environment(w, why, why_bytes);
 	if (status == 0) {
-		/* UCX's own thread inherits the mask: no signal meant for the engine is to end
-		 * there. */
+		/* UCX's own thread inherits the mask: it must not receive the engine's signals. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		status = ucx_library_open(&w->ucx);
@@ -348,8 +346,7 @@ void ucx_wire_set_timeout(struct ucx_wire *w, int64_t ns)
 
 /* ---- end ---- */
 
-/* Progress until a request of UCX has ended, or end_ns is over. A request still pending is left to
- * the worker. */
+/* Progress until a request of UCX has ended, or end_ns. A pending request is left to the worker. */
 static void finish_request(struct ucx_wire *w, ucs_status_ptr_t request, int64_t end_ns)
 {
 	if (!UCS_PTR_IS_PTR(request))
@@ -367,9 +364,7 @@ void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns)
 	finish_request(w, w->ucx.worker_flush_nbx(w->worker, &param), end_ns);
 }
 
-/*
- * Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
- */
+/* Mode PEER: sent data is still in UCX's buffers, and destroying the worker now would drop it. */
 static void close_endpoints(struct ucx_wire *w)
 {
 	ucp_request_param_t force = {
@@ -387,7 +382,7 @@ static void close_endpoints(struct ucx_wire *w)
 	}
 }
 
-/* What is left to the end of the process stays reachable, for leak checkers. */
+/* Memory that is left to the end of the process stays reachable, for leak checkers. */
 static void keep(int status, void *wire)
 {
 }
@@ -401,9 +396,9 @@ void ucx_wire_destroy(struct ucx_wire *w)
 		if (w->polled[p].fd >= 0)
 			close(w->polled[p].fd);
 	/*
-	 * UCX 1.13 aborts when a worker is destroyed with requests on endpoints in mode PEER,
-	 * cannot close an endpoint by force in mode NONE, and may write into memory of the caller
-	 * when it goes on to progress. So what failed is left as it is to the end of the process.
+	 * UCX 1.13 aborts if a worker is destroyed with requests on endpoints in mode PEER, cannot
+	 * close an endpoint by force in mode NONE, and may write into the caller's memory if it
+	 * continues to progress. So a failed wire stays unchanged until the end of the process.
 	 */
 	if (ucx_wire_error(w) != NULL && w->worker != NULL) {
 		on_exit(keep, w);

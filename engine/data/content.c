@@ -29,7 +29,7 @@ struct key {
 
 struct file {
 	bool used;
-	int fd; /* its own; -1: nothing is to be read */
+	int fd; /* its own; -1: nothing to read */
 	struct key key;
 	char sha256[65]; /* empty: not known */
 };
@@ -49,14 +49,14 @@ static struct key key_of(const struct dataset *d)
 		d->changed.tv_sec * CLOCK_S_NS + d->changed.tv_nsec};
 }
 
-/* ---- the hashes that are kept: a line for each, the newest last ---- */
+/* ---- the kept hashes: a line for each, the newest last ---- */
 
 struct kept {
 	struct key key;
 	char sha256[65];
 };
 
-/* At most the last KEPT_MAX of them; lines that are none are left out. */
+/* At most the last KEPT_MAX of them; invalid lines are omitted. */
 static size_t read_kept(const char *dir, struct kept out[KEPT_MAX])
 {
 	char path[4096], line[LINE_BYTES];
@@ -100,7 +100,7 @@ static void put_line(FILE *to, const struct key *k, const char *sha256)
 		k->dev, k->ino, k->bytes, k->modified_ns, k->changed_ns);
 }
 
-/* The file in place of what was kept of its inode. Not kept: then it is hashed again. */
+/* Replaces the entry of its inode by the file. If that fails, the file is hashed again later. */
 static void keep(const char *dir, const struct file *f)
 {
 	struct kept *kept = memory_zeroed(KEPT_MAX, sizeof(*kept));
@@ -123,7 +123,7 @@ static void keep(const char *dir, const struct file *f)
 
 /* ---- hashing ---- */
 
-/* Whether the file still is what the key says. */
+/* Whether the file still matches the key. */
 static bool unchanged(const struct file *f)
 {
 	struct stat st;
@@ -170,7 +170,7 @@ static void *run(void *arg)
 {
 	struct content *c = arg;
 
-	setpriority(PRIO_PROCESS, 0, 19); /* of this thread: the step comes first */
+	setpriority(PRIO_PROCESS, 0, 19); /* of this thread: the training step has precedence */
 	for (int i = 0; i < FILES; i++)
 		if (c->file[i].fd >= 0)
 			hash_file(c, &c->file[i]);

@@ -21,7 +21,7 @@
 enum {
 	HEADER_BYTES = 1024,
 	HEADER_VERSION = 1,
-	SNIFF_TOKENS = 512, /* looked at to tell token data from other files */
+	SNIFF_TOKENS = 512, /* bytes checked to distinguish token data from other files */
 	SCAN_BYTES = 1 << 20,
 	SYNTHETIC_IDS = 256,
 };
@@ -99,8 +99,9 @@ static int check_headed(struct dataset *d, const int32_t *header, int64_t header
 }
 
 /*
- * A header of 256 numbers under another magic: of another program or version, or damaged. Its token
- * count fits the size, or it is a few numbers and then zeros, or its first half word is no token.
+ * A header of 256 numbers with another magic: of another program or version, or damaged. Its token
+ * count matches the size, or it has a few numbers and then zeros, or its first half word is not a
+ * token.
  */
 static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t n)
 {
@@ -118,7 +119,9 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 			(magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
-/* UTF-8 without control characters; the last character may be cut where the look ends. */
+/*
+ * UTF-8 without control characters; the last character may be cut at the end of the checked bytes.
+ */
 static bool is_text(const uint8_t *bytes, int64_t n)
 {
 	size_t k;
@@ -137,7 +140,7 @@ static bool is_text(const uint8_t *bytes, int64_t n)
 	return true;
 }
 
-/* What is found, when the first bytes are surely not uint16 tokens; NULL when they may be. */
+/* The format if the first bytes are certainly not uint16 tokens; NULL if they may be. */
 static const char *foreign_content(const uint8_t *bytes, int64_t n)
 {
 	bool narrow = true;
@@ -158,7 +161,7 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 		return "an xz file found";
 	case FILE_KIND_BZIP2:
 		return "a bzip2 file found";
-	case FILE_KIND_TOKENS: /* which has been read as one */
+	case FILE_KIND_TOKENS: /* which was read as one */
 	case FILE_KIND_OTHER:
 		break;
 	}
@@ -236,7 +239,7 @@ static int fail_open(const struct dataset *d, int number, char *error, size_t er
 	return fail(error, error_bytes, -number, "%s: %s", d->path, strerror(number));
 }
 
-/* The name is resolved once: what is read is the file that was checked. */
+/* The name is resolved once, so the file that is read is the one that was checked. */
 static int open_below(
 	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
 {
@@ -260,7 +263,7 @@ static int open_file(
 	int rc;
 
 	/*
-	 * non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file
+	 * non-blocking: a FIFO with this name must not block the rank; no effect on a regular file
 	 */
 	if (roots->n > 0) {
 		rc = open_below(d, roots, error, error_bytes);
@@ -348,7 +351,7 @@ void dataset_close(struct dataset *d)
 
 /* ---- reading ---- */
 
-/* The file is still the one that was opened. */
+/* Whether the file is unchanged since it was opened. */
 static int check_unchanged(const struct dataset *d, char *error, size_t error_bytes)
 {
 	struct stat st;
@@ -365,7 +368,7 @@ static int check_unchanged(const struct dataset *d, char *error, size_t error_by
 	return 0;
 }
 
-/* count tokens from token first on, as they lie in the file. */
+/* count tokens from token first on, as in the file. */
 static int read_tokens(const struct dataset *d, uint16_t *out, int64_t first, int64_t count,
 	char *error, size_t error_bytes)
 {
@@ -392,7 +395,7 @@ static int token_refused(
 		d->path, offset, id, d->vocab);
 }
 
-/* Whether s tells of the file of d, and of a vocabulary that is no larger. */
+/* Whether s is about the file of d, and a vocabulary that is not larger. */
 static bool holds_for(const struct dataset_scanned *s, const struct dataset *d)
 {
 	return s->dev == d->dev && s->ino == d->ino && s->file_bytes == d->file_bytes &&
@@ -474,7 +477,7 @@ int64_t dataset_sequence(const struct dataset *d, int64_t sample)
 	return shuffle_index(d->seed, (uint64_t)(sample / d->n_sequences), i, d->n_sequences);
 }
 
-/* seq_len + 1 tokens of one sequence, which stands alone: its first token is drawn. */
+/* seq_len + 1 tokens of one sequence, which is independent: its first token is drawn. */
 static void synthetic_row(const struct dataset *d, int64_t sequence, uint16_t *row)
 {
 	uint64_t key = shuffle_mix(d->seed ^ shuffle_mix((uint64_t)sequence));
@@ -533,7 +536,7 @@ int dataset_read(const struct dataset *d, int64_t first, int64_t rows, int32_t *
 		if (rc < 0)
 			return rc;
 	}
-	/* after the reads, so that a change between a check and a read cannot slip through */
+	/* after the reads, so that a change between a check and a read is noticed */
 	return d->format == DATASET_SYNTHETIC ? 0 : check_unchanged(d, error, error_bytes);
 }
 

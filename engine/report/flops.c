@@ -13,7 +13,7 @@ void flops_count(const struct spec_config *config, int64_t vocab_padded, struct 
 	/* forward, gradients of inputs, gradients of weights */
 	const double blocks = 3 * 2 * rows * 12 * width * width;
 	const double vocabulary = 3 * 2 * rows * width * (double)vocab_padded;
-	/* forward but for the last product of a block; the last block is not computed again */
+	/* forward except the last product of a block; the last block is not recomputed */
 	const double again = (2 * rows * 8 * width * width + 2 * attention) * (layers - 1);
 
 	out->model = layers * (blocks + (2 + 5) * attention) + vocabulary;

@@ -49,7 +49,7 @@ static bool has_room(struct gpu_log_samples *s)
 	return true;
 }
 
-/* With the lock, which is let go while the driver is asked. */
+/* With the lock, which is released while the driver is queried. */
 static struct gpu_log_sample read_sample(struct gpu_log *log)
 {
 	struct gpu_log_sample sample;
@@ -224,7 +224,7 @@ void gpu_log_summarise(const struct nvml_device *device, const struct gpu_log_sa
 {
 	struct mean sm = {0}, memory = {0}, temperature = {0}, power = {0}, gpu = {0}, copy = {0};
 
-	memset(out, 0, sizeof(*out)); /* its bytes travel */
+	memset(out, 0, sizeof(*out)); /* its bytes are sent */
 	out->device = *device;
 	out->samples = (int64_t)samples->n;
 	out->temperature_max_c = out->used_max_bytes = out->throttle = out->others_max = -1;

@@ -102,13 +102,13 @@ static int64_t work_ns(const struct measure_step *s)
 	return s->step_ns - s->exposed_comm_ns;
 }
 
-/* Steps done that count. */
+/* Number of measured steps. */
 static int64_t measured(const struct measure *m)
 {
 	return m->done > m->warmup ? m->done - m->warmup - m->saving : 0;
 }
 
-/* Their times, to be freed. */
+/* Their times, which the caller frees. */
 static int64_t *step_times(const struct measure *m)
 {
 	int64_t n = measured(m);
@@ -207,7 +207,7 @@ int64_t measure_elapsed_ns(const struct measure *m, int64_t first)
 	return longest;
 }
 
-/* As measure_elapsed_ns, of the steps that count. */
+/* As measure_elapsed_ns, for the measured steps. */
 static int64_t counted_ns(const struct measure *m)
 {
 	int64_t longest = 0;
@@ -300,7 +300,7 @@ static const float *waits_of(const struct measure_waits *w, int rank)
 	return w->all ? &w->all[rank * w->steps * w->per_step] : w->own;
 }
 
-/* The share of transfer in the waits that were kept; nan: not known. */
+/* The share of transfer in the kept waits; nan: not known. */
 static double transfer_share(const struct measure *m)
 {
 	const struct measure_waits *w = &m->waits;

@@ -19,11 +19,11 @@
 #include "proto/version.h"
 
 enum {
-	PART_LINES = 4096, /* of a file that is made a part at a time */
+	PART_LINES = 4096, /* of a file that is built in parts */
 	DIR_MODE = 0750,
 };
 
-/* Text in the making; numbers in it are written as in the C locale. */
+/* Text in progress; numbers in it use the C locale. */
 struct text {
 	char *bytes;
 	size_t n;
@@ -40,7 +40,7 @@ static void text_open(struct text *t)
 	t->before = uselocale(t->c_locale);
 }
 
-/* bytes are then whole, n of them; to be freed. */
+/* then bytes is complete, n of them; the caller frees it. */
 static void text_close(struct text *t)
 {
 	if (fclose(t->to) != 0)
@@ -49,9 +49,9 @@ static void text_close(struct text *t)
 	freelocale(t->c_locale);
 }
 
-/* ---- the files as text, to be freed ---- */
+/* ---- the files as text, which the caller frees ---- */
 
-/* Steals value; a text of several lines with a newline at its end. */
+/* Takes value; a text of several lines with a newline at its end. */
 static char *json_text(json_t *value)
 {
 	struct text t;
@@ -64,7 +64,7 @@ static char *json_text(json_t *value)
 	return t.bytes;
 }
 
-/* Names of the ranks' hosts, each once, one a line. */
+/* Names of the ranks' hosts, each once, one per line. */
 static json_t *list_hosts(const struct metrics_segment *s)
 {
 	struct text t;
@@ -86,7 +86,7 @@ static json_t *list_hosts(const struct metrics_segment *s)
 	return hosts;
 }
 
-/* Of the job that this is; null where it is none. */
+/* A variable of the Slurm job; null outside of one. */
 static json_t *launcher_slurm(const struct metrics_segment *s)
 {
 	json_t *job = metrics_host_variable("SLURM_JOB_ID");
@@ -113,8 +113,9 @@ static char *make_launcher(const struct metrics_segment *s)
 		"threads_per_rank", s->threads));
 }
 
-/* The shortest of 15 to 17 digits that reads back as the same number; nothing when it is not
- * finite. */
+/*
+ * The shortest of 15 to 17 digits that reads back as the same number; nothing if it is not finite.
+ */
 static void put_real(FILE *to, double value, const char *end)
 {
 	char digits[40] = "";
@@ -163,7 +164,7 @@ static void put_step(FILE *to, const struct metrics_segment *s, int64_t i)
 		(long long)s->block, (long long)s->segment, step->saving != 0);
 }
 
-/* Steps [from, to); the heading stands before the first. */
+/* Steps [from, to); the heading precedes the first. */
 static char *make_step_log(const struct metrics_segment *s, int64_t from, int64_t to)
 {
 	struct text t;
@@ -292,7 +293,7 @@ void metrics_log_add(struct metrics_log *log, const char *format, ...)
 	va_end(args);
 	clock_text(clock_utc_ns(), at);
 	bytes = strlen(at) + 1 + strlen(line) + 2;
-	/* a line that was cut must not pass for the whole */
+	/* a cut line must be recognisable */
 	if (length < 0 || (size_t)length >= sizeof(line) || !make_room(log, bytes)) {
 		log->dropped++;
 		return;
@@ -334,15 +335,13 @@ static int write_made(const struct metrics_segment *s, struct metrics_files *fil
 	return rc;
 }
 
-/*
- * A file with lines of each step, made a part at a time: it may be longer than what memory is left.
- */
+/* A file with lines of each step, built in parts, because it may not fit into memory. */
 struct steps_file {
 	struct artifact_source source;
 	char *(*make)(const struct metrics_segment *s, int64_t from, int64_t to);
 	const struct metrics_segment *segment;
 	int64_t lines; /* of a step */
-	int64_t at;    /* the step that comes next */
+	int64_t at;    /* the next step */
 	bool begun;
 	char *part;
 };
@@ -396,7 +395,7 @@ static char *make_summary(const struct metrics_segment *s, const struct measure_
 	return json_text(json_pack("{s:o}", "summary", summary));
 }
 
-/* As write_made, and metrics_begin's folder is durable first; a marker that is not is none. */
+/* As write_made; metrics_begin's folder becomes durable first. An invalid marker counts as none. */
 static int write_complete(const struct metrics_segment *s, struct metrics_files *files, char *text,
 	char *error, size_t error_bytes)
 {

@@ -27,7 +27,7 @@ void metrics_host_read(struct metrics_host_rank *out)
 	char line[4096];
 	FILE *status;
 
-	memset(out, 0, sizeof(*out)); /* its bytes travel */
+	memset(out, 0, sizeof(*out)); /* its bytes are sent */
 	out->pid = getpid();
 	if (gethostname(out->hostname, sizeof(out->hostname) - 1) < 0)
 		out->hostname[0] = '\0';
@@ -104,7 +104,7 @@ json_t *metrics_host_os(void)
 	return json_sprintf("%s-%s-%s-with-%s", u.sysname, u.release, u.machine, libc);
 }
 
-/* Bytes of the environment need not be UTF-8; then there is no JSON string of them. */
+/* Bytes of the environment may not be UTF-8; then there is no JSON string of them. */
 static json_t *string_or_null(const char *value)
 {
 	json_t *string = value != NULL ? json_string(value) : NULL;

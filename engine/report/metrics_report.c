@@ -28,7 +28,7 @@ static json_t *ns_as_s(int64_t ns)
 
 enum column { COLUMN_STEP_NS, COLUMN_LOSS };
 
-/* Steps [first, done) of one column; null when they are too many to list. */
+/* Steps [first, done) of one column; null if there are too many. */
 static json_t *list_steps(const struct measure *m, int64_t first, enum column column)
 {
 	json_t *list;
@@ -65,8 +65,8 @@ static void append_nonfinite(json_t *list, const char *field, int64_t step)
 }
 
 /*
- * Values that should be numbers and are not, with their step (from 1). In fp16 the gradient norm of
- * a skipped step is none: it overflowed and that is what the loss scale is for.
+ * Values that are not finite, with their step (from 1). In fp16 the gradient norm of a skipped step
+ * does not count: it overflowed, and the loss scale handles that.
  */
 static json_t *list_nonfinite(const struct metrics_segment *s)
 {
@@ -88,7 +88,7 @@ static json_t *list_nonfinite(const struct metrics_segment *s)
 	return list;
 }
 
-/* SHA-256 of the losses of all steps done, as they lie in memory: equal work shows at a glance. */
+/* SHA-256 of the losses of all steps, as in memory: shows equal work at a glance. */
 static json_t *hash_losses(const struct measure *m)
 {
 	double *losses = memory_zeroed((size_t)m->done, sizeof(*losses));
@@ -102,7 +102,7 @@ static json_t *hash_losses(const struct measure *m)
 	return json_string(hex);
 }
 
-/* ---- parts that report and summary share ---- */
+/* ---- parts of report and summary ---- */
 
 static json_t *pack_plan(const struct metrics_segment *s)
 {
@@ -131,7 +131,7 @@ static json_t *pack_switch(const struct metrics_segment *s)
 	return s->switch_ns < 0 ? json_null() : json_integer(INT(s->switch_ns));
 }
 
-/* Null in a world of one. */
+/* Null with one rank. */
 static json_t *pack_slowest(const struct metrics_segment *s)
 {
 	struct measure_slowest slowest;
@@ -167,7 +167,7 @@ static json_t *joined(json_t *base, json_t *more)
 	return base;
 }
 
-/* ---- what the machine did ---- */
+/* ---- disturbances of the machine ---- */
 
 static bool on_gpu(const struct metrics_segment *s)
 {
@@ -194,7 +194,7 @@ static struct utilisation utilisation_of(
 		steps * flops.model / possible, steps * flops.hardware / possible};
 }
 
-/* Of all devices together; nan: of one it is not known. */
+/* Of all devices together; nan: one of them is not known. */
 static double energy_j(const struct metrics_segment *s)
 {
 	double sum = 0;
@@ -222,7 +222,7 @@ static double comm_s(const struct metrics_segment *s)
 	return sum / s->world;
 }
 
-/* Null on the CPU, or where the driver does not say. */
+/* Null on the CPU, or if the driver does not report it. */
 static json_t *pack_peak_memory(const struct metrics_segment *s, int ranks)
 {
 	int64_t most = -1;
@@ -238,7 +238,7 @@ static json_t *pack_allocated(const struct metrics_segment *s)
 	return on_gpu(s) ? json_integer(INT(s->device_bytes)) : json_null();
 }
 
-/* Means over the ranks that have samples; null where none has. */
+/* Means over the ranks that have samples; null if none has. */
 static json_t *pack_gpus(const struct metrics_segment *s)
 {
 	double sm_mhz = 0, power_w = 0, temperature_c = 0, percent = 0;
@@ -264,7 +264,7 @@ static json_t *pack_gpus(const struct metrics_segment *s)
 		"gpu_percent", rpc_real(percent / n), "throttle", INT(throttle));
 }
 
-/* Why the machine, not the training, makes the times of no use; empty: no reason. */
+/* Why the machine, not the training, makes the times unusable; empty: no reason. */
 static json_t *list_void(const struct metrics_segment *s)
 {
 	json_t *list = json_array();
@@ -292,7 +292,7 @@ static json_t *list_void(const struct metrics_segment *s)
 	return list;
 }
 
-/* The parts of exposed communication, and of how many steps their shares are. */
+/* The parts of exposed communication, and the number of steps that they refer to. */
 static json_t *pack_exposed(const struct measure_summary *sum)
 {
 	return json_pack("{s:o, s:o, s:I}", "exposed_transfer_mean_s",
@@ -314,7 +314,7 @@ static json_t *time_to_loss(const struct metrics_segment *s)
 	return json_null();
 }
 
-/* Null where the segment wrote none. */
+/* Null if the segment wrote none. */
 static json_t *pack_checkpoints(const struct metrics_segment *s)
 {
 	const struct metrics_checkpoints *c = s->checkpoints;
@@ -375,7 +375,7 @@ json_t *metrics_report_summary(const struct metrics_segment *s, const struct mea
 
 /* ---- training_metrics.json: the old keys ---- */
 
-/* Versions of libraries that are there; the old harness's are null. */
+/* Versions of present libraries; those of the old harness are null. */
 static json_t *pack_env(const struct metrics_segment *s)
 {
 	return json_pack("{s:n, s:n, s:n, s:n, s:n, s:s, s:s, s:s, s:o, s:s}", "python_version",
@@ -499,7 +499,7 @@ static json_t *count_or_null(int64_t value)
 	return value < 0 ? json_null() : json_integer(INT(value));
 }
 
-/* Of the samples of a rank's GPU; null where there are none. */
+/* From the samples of a rank's GPU; null if there are none. */
 static json_t *pack_gpu(const struct gpu_log_summary *g)
 {
 	json_t *who, *means;
@@ -549,7 +549,7 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 	return list;
 }
 
-/* Null in a world of one. */
+/* Null with one rank. */
 static json_t *pack_network(const struct metrics_segment *s)
 {
 	const struct metrics_network *n = &s->network;

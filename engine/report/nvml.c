@@ -21,7 +21,7 @@ struct utilization {
 	unsigned int gpu, memory;
 };
 
-/* used: in the first version with what the driver keeps for itself, which nvidia-smi leaves out. */
+/* used: in the first version includes the driver's own memory, which nvidia-smi excludes. */
 struct memory {
 	unsigned long long total, free, used;
 };
@@ -208,7 +208,7 @@ static pid_t parent_of(unsigned int pid)
 	return parent;
 }
 
-/* The driver says ~0 where it does not know. */
+/* The driver reports ~0 if it does not know. */
 static void note_other(const struct process *p, bool first, struct nvml_sample *out)
 {
 	int64_t bytes = p->used_bytes > INT64_MAX ? -1 : (int64_t)p->used_bytes;
@@ -302,7 +302,7 @@ void nvml_read(const struct nvml *n, struct nvml_sample *out)
 
 /* ---- all GPUs of a node ---- */
 
-/* Links that are up: those to that GPU, else all of them where switches lie between the two. */
+/* Active links: those to that GPU, or all of them if switches lie between the two. */
 static int count_nvlinks(const struct functions *f, device_t from, device_t to)
 {
 	struct pci_info there, peer;

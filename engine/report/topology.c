@@ -20,7 +20,7 @@ enum { TEXT_BYTES = 512, GPUS_MAX = 32 };
 
 /* ---- files ---- */
 
-/* The first line of a file without its end; "" where there is none. */
+/* The first line of a file without its newline; "" if there is none. */
 __attribute__((format(printf, 2, 3))) static const char *read_line(
 	char out[TEXT_BYTES], const char *format, ...)
 {
@@ -49,7 +49,7 @@ static json_t *text_or_null(const char *text)
 	return string != NULL ? string : json_null();
 }
 
-/* Null for what is no number, and for -1, by which sysfs says that it does not know. */
+/* Null if it is not a number, and for -1, which means unknown in sysfs. */
 static json_t *number_or_null(const char *text)
 {
 	char *end;
@@ -58,7 +58,7 @@ static json_t *number_or_null(const char *text)
 	return end == text || value < 0 ? json_null() : json_integer((json_int_t)value);
 }
 
-/* Names in a folder in order, without those that begin with a dot; each(name) adds to a list. */
+/* Names in a folder in order, without hidden ones; each(name) adds to a list. */
 static json_t *list_folder(const char *root, const char *folder,
 	json_t *(*each)(const char *root, const char *name), int (*choose)(const struct dirent *))
 {
@@ -121,7 +121,7 @@ static json_t *pack_numa(const char *root, const char *name)
 		bytes < 0 ? json_null() : json_integer((json_int_t)bytes));
 }
 
-/* A processor's place: "socket.core" and "socket". */
+/* A processor's position: "socket.core" and "socket". */
 static json_t *pack_place(const char *root, const char *name)
 {
 	char socket[TEXT_BYTES], core[TEXT_BYTES];

@@ -17,7 +17,7 @@ static int64_t once(int64_t *at, int64_t bytes)
 	return here;
 }
 
-/* Room for one block, or for each of so many. */
+/* Room for one block, or for each of this many. */
 static struct activations_tensor blocks(int64_t *at, int64_t bytes, int64_t n)
 {
 	struct activations_tensor t = {.first = *at, .stride = n > 1 ? aligned(bytes) : 0};
@@ -31,7 +31,7 @@ static struct activations_tensor everywhere(int64_t first)
 	return (struct activations_tensor){.first = first};
 }
 
-/* One buffer for all norms: forward and backward are done with each before the next. */
+/* One buffer for all norms: forward and backward finish with each before the next. */
 static void place_norms(struct activations *a, int64_t *at, int64_t bytes, int64_t kept)
 {
 	if (kept > 0) {

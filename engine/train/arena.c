@@ -7,7 +7,9 @@
 
 enum { ARENA_ALIGN_ELEMS = 64, ARENA_VOCAB_MULTIPLE = 128 };
 
-/* Inside a block, the order in which backward has its gradients: from its end to its start. */
+/*
+ * Inside a block, the order in which backward completes its gradients: from its end to its start.
+ */
 static const enum arena_tensor block_order[] = {
 	ARENA_FCPROJ_W,
 	ARENA_FCPROJ_B,
@@ -35,7 +37,7 @@ int64_t arena_vocab_padded(int64_t vocab)
 	return round_up(vocab, ARENA_VOCAB_MULTIPLE);
 }
 
-/* Rows and columns as they lie in memory; a linear layer is (outputs, inputs). */
+/* Rows and columns as in memory; a linear layer is (outputs, inputs). */
 static void tensor_shape(
 	const struct arena *a, enum arena_tensor tensor, int64_t *rows, int64_t *cols)
 {

@@ -18,7 +18,7 @@ int64_t memory_plan_logits_elems(const struct spec_config *config)
 	return elems;
 }
 
-/* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
+/* Far beyond any memory, and so far below 2^63 that sums of such sizes do not overflow. */
 bool memory_plan_beyond_reason(const struct spec_config *c)
 {
 	double rows = (double)c->micro_batch * (double)c->seq_len;
@@ -51,7 +51,7 @@ void memory_plan_limit(struct k_device_info *info, char file[CGROUP_FILE_BYTES])
 	if (info->pci != NULL || cgroup_memory_read("", &group) < 0)
 		return;
 	if (info->memory_free_bytes > group.free_bytes)
-		/* 0 would say that it is not known */
+		/* 0 would mean that it is not known */
 		info->memory_free_bytes = group.free_bytes > 0 ? group.free_bytes : 1;
 	if (info->memory_total_bytes > 0 && info->memory_total_bytes <= group.limit_bytes)
 		return;
@@ -59,7 +59,7 @@ void memory_plan_limit(struct k_device_info *info, char file[CGROUP_FILE_BYTES])
 	strcpy(file, group.file);
 }
 
-/* Names the first setting with which the limit would hold; empty when none is. */
+/* Names the first setting that would fit into the limit; empty if none does. */
 static const char *say_what_fits(const struct memory_plan *n, int64_t limit, char out[96])
 {
 	int64_t own = activations_bytes(&n->shape);
@@ -78,7 +78,7 @@ static const char *say_what_fits(const struct memory_plan *n, int64_t limit, cha
 	return out;
 }
 
-/* What of the plan is no buffer of the run; empty when nothing is. */
+/* Parts of the plan that are not buffers of the run; empty if there are none. */
 static const char *say_beside(const struct memory_device *o, char out[128])
 {
 	const struct {
@@ -99,7 +99,7 @@ static const char *say_beside(const struct memory_device *o, char out[128])
 	return out;
 }
 
-/* Of which ranks that is, and what of it is no buffer. */
+/* Of which ranks, and which parts are not buffers. */
 static const char *say_planned(const struct spec_config *c, const struct memory_device *o,
 	const struct memory_plan *n, char out[256])
 {
@@ -119,7 +119,7 @@ static const char *say_planned(const struct spec_config *c, const struct memory_
 	return out;
 }
 
-/* Names a rank's largest part, as gpt2ctl's plan does; whether it goes with the batch. */
+/* Names a rank's largest part, as in gpt2ctl's plan; whether it depends on the batch. */
 static bool say_largest(const struct memory_device *o, const struct memory_plan *n, char out[96])
 {
 	const struct {
@@ -151,14 +151,14 @@ static bool say_largest(const struct memory_device *o, const struct memory_plan 
 	return part[largest].of_batch;
 }
 
-/* The largest part and what takes less than the limit; the key of what has to change. */
+/* The largest part and what takes less than the limit; the key that must change. */
 static const char *say_cure(const struct spec_config *c, const struct memory_device *o,
 	const struct memory_plan *n, int64_t limit, char out[320])
 {
 	const bool stage_0 = c->zero_stage == 0 && c->gpus > 1;
 	const char *key = "model";
 	char fits[96], largest[96], next[200] = "", rest[SIZE_BYTES];
-	/* parameters and what goes with them: no batch makes that smaller */
+	/* parameters and what depends on them: a smaller batch does not help */
 	int64_t fixed = 2 * n->arena + n->master + 2 * n->moment;
 	bool of_batch = say_largest(o, n, largest);
 

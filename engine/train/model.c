@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* Places that drop, the numbers of one block. The embedding is place 0 of a pass. */
+/* Places of dropout, the numbers of one block. The embedding is place 0 of a pass. */
 enum { DROP_ATTENTION, DROP_PROJ, DROP_FCPROJ, DROP_PER_BLOCK };
 
 void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
@@ -25,7 +25,7 @@ void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
 	activations_place(&m->layout, shape);
 }
 
-/* ---- where things are ---- */
+/* ---- positions ---- */
 
 static void *at(const struct model *m, int64_t offset)
 {
@@ -68,8 +68,8 @@ static enum k_gelu gelu_kind(const struct model *m)
 /* ---- hooks and dropout ---- */
 
 /*
- * Part `layer` of the arena, as arena_complete_after counts: n_layer is the end of the model, -1
- * its start.
+ * Part `layer` of the arena, as counted by arena_complete_after: n_layer is the end of the model,
+ * -1 its start.
  */
 static void announce_need(const struct model *m, const struct model_hooks *hooks, int64_t layer)
 {
@@ -110,7 +110,8 @@ static struct k_dropout drop_in_block(
 /* ---- forward ---- */
 
 /*
- * The norm at the head of block `layer`, or the final one; it first adds what the block below left.
+ * The norm at the start of block `layer`, or the final one; it first adds the output of the block
+ * below.
  */
 static void forward_norm(struct model *m, const struct model_pass *pass, int64_t layer)
 {
@@ -136,7 +137,7 @@ static void forward_norm(struct model *m, const struct model_pass *pass, int64_t
 		param(m, b, of), R, C, &drop);
 }
 
-/* From the output of the block's first norm to what attention gives the residual. */
+/* From the output of the block's first norm to attention's addition to the residual. */
 static void forward_attention(struct model *m, const struct model_pass *pass, int64_t layer)
 {
 	const struct activations *l = &m->layout;
@@ -157,7 +158,7 @@ static void forward_attention(struct model *m, const struct model_pass *pass, in
 		param(m, ARENA_PROJ_W, layer), param(m, ARENA_PROJ_B, layer), R, C, C);
 }
 
-/* On from there, up to and with GELU. */
+/* From there up to and including GELU. */
 static void forward_gelu(struct model *m, const struct model_pass *pass, int64_t layer)
 {
 	const struct activations *l = &m->layout;
@@ -238,9 +239,9 @@ void model_loss(
 		m->arena->vocab, m->arena->vocab_padded, scale, times);
 }
 
-/* ---- what was not kept, anew ---- */
+/* ---- recomputation ---- */
 
-/* The norms' statistics are written once more, with the same bits. */
+/* Writes the norms' statistics again, with the same bits. */
 static void again_ln1(struct model *m, int64_t layer)
 {
 	const struct activations *l = &m->layout;
@@ -272,8 +273,8 @@ static void again_gelu(struct model *m, int64_t layer)
 }
 
 /*
- * What the MLP's gradients take. Of the last block forward has left everything but the norms, whose
- * buffer the final one took.
+ * The inputs of the MLP's gradients. Forward has left everything of the last block except the
+ * norms, whose buffer the final norm used.
  */
 static void again_for_mlp(struct model *m, const struct model_pass *pass, int64_t layer)
 {
@@ -292,7 +293,7 @@ static void again_for_mlp(struct model *m, const struct model_pass *pass, int64_
 		again_gelu(m, layer);
 }
 
-/* What is left for those of attention. */
+/* The remaining inputs of attention's gradients. */
 static void again_for_attention(struct model *m, int64_t layer)
 {
 	if (m->recompute != SPEC_RECOMPUTE_NONE)
@@ -307,13 +308,13 @@ static bool is_linear_weight(const struct model *m, enum arena_tensor tensor)
 		tensor == ARENA_FCPROJ_W || tensor == head_tensor(m);
 }
 
-/* Elements from one block's tensor to the same of the block behind it in the arena. */
+/* Elements from one block's tensor to the same tensor of the next block in the arena. */
 static int64_t block_elems(const struct model *m, const struct arena_entry *e)
 {
 	return e->layer > 0 ? arena_find(m->arena, e->tensor, e->layer - 1)->first - e->first : 0;
 }
 
-/* Neighbours are zeroed together, and all blocks along with the first of the arena. */
+/* Neighbours are zeroed together, and all blocks with the first one of the arena. */
 void model_begin_gradients(struct model *m, struct k_stream *on)
 {
 	const struct arena_entry *e = m->arena->entries;
@@ -340,9 +341,9 @@ void model_begin_gradients(struct model *m, struct k_stream *on)
 /* ---- backward ---- */
 
 /*
- * Gradients of parameters are taken beside those of activations, on a branch, which falls behind by
- * two blocks at most: then the first of a block's buffers are written anew. Where what they are
- * taken from lives shorter, each is waited for.
+ * Gradients of parameters are computed beside those of activations, on a branch, which may lag
+ * behind by two blocks: then the buffers of the first block are overwritten. If their inputs live
+ * shorter, each is waited for.
  */
 struct backward {
 	const struct model_pass *pass;
@@ -350,7 +351,9 @@ struct backward {
 	void *d_residual; /* of the last norm's input */
 };
 
-/* What the branch has been given: by the block's turn its last layer and all of it; the tokens. */
+/*
+ * The branch's work so far: for each turn of the blocks the last layer and all of it; the tokens.
+ */
 enum { MARK_TOKENS = 4 };
 static int mark_of(int64_t layer, bool all)
 {
@@ -362,17 +365,19 @@ static const struct activations_gradients *gradients(const struct model *m, int6
 	return &m->layout.gradients[layer % 2];
 }
 
-/* A linear layer whose input (R,C) is inp, which GELU left along with pre unless that is NULL. */
+/*
+ * A linear layer whose input (R,C) is inp, which GELU wrote together with pre unless that is NULL.
+ */
 struct layer {
 	enum arena_tensor weight;
 	int64_t in_block;
 	const void *inp, *pre;
 	int64_t C, OC;
-	void *dbias; /* NULL: what comes before it in backward sums it up */
-	void *dsum;  /* with pre: the gradient of the bias that made it */
+	void *dbias; /* NULL: the preceding operation of backward sums it */
+	void *dsum;  /* with pre: the gradient of the bias that produced it */
 };
 
-/* Either gradient may be NULL: it is not wanted. */
+/* Either gradient may be NULL: it is not needed. */
 static void linear_gradients(struct model *m, const struct backward *b, const struct layer *l,
 	struct k_stream *s, void *dinp, void *dweight, const void *dout)
 {
@@ -404,7 +409,8 @@ static void backward_linear(struct model *m, const struct backward *b, const str
 }
 
 /*
- * The gradient of a branch: that of the residual behind its dropout; without dropout they are one.
+ * The gradient of a branch: that of the residual after its dropout; without dropout they are the
+ * same.
  */
 static void *branch_gradient(
 	struct model *m, const struct backward *b, const struct k_dropout *drop)
@@ -417,7 +423,10 @@ static void *branch_gradient(
 	return masked;
 }
 
-/* That of the bias of a layer which joins the residual: the norm behind it has it unless masked. */
+/*
+ * The bias's gradient of a layer that joins the residual: the norm after it computes it unless
+ * masked.
+ */
 static void *branch_bias(
 	struct model *m, const struct k_dropout *drop, enum arena_tensor bias, int64_t layer)
 {
@@ -480,7 +489,7 @@ static void backward_attention(struct model *m, struct backward *b, int64_t laye
 	b->d_residual = d_residual;
 }
 
-/* The gradients of all blocks may lie where those of the logits are: these are waited for. */
+/* The gradients of all blocks may use the memory of the logits' gradients: these are waited for. */
 static void backward_head(struct model *m, struct backward *b)
 {
 	const struct activations *l = &m->layout;

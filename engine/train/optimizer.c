@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 enum { ALIGN_BYTES = 256 };
-/* Numbers of random streams kept for each layer: a tensor's is its own (enum arena_tensor). */
+/* Random streams reserved for each layer: each tensor has its own (enum arena_tensor). */
 enum { STREAMS_PER_LAYER = 64 };
 static_assert((int)ARENA_HEAD < (int)STREAMS_PER_LAYER, "no two tensors draw from one stream");
 
@@ -123,7 +123,7 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 	small += aligned(o->adamw.n_ranges * (int64_t)sizeof(*ranges));
 	o->adamw.decayed = (const struct k_range *)(void *)small;
 	k_copy_in(o->stream, small, decayed, (size_t)o->adamw.n_decayed * sizeof(*decayed));
-	/* the host copy goes away, but not while it may still be read */
+	/* the host copy is freed, but not while it may still be read */
 	rc = k_stream_sync(o->stream, K_WAIT_NS);
 	if (rc != -ETIMEDOUT)
 		free(ranges);
@@ -183,7 +183,7 @@ static void init_params(struct optimizer *o, const struct initial *i)
 	}
 }
 
-/* What is owned of a tensor, drawn again into the compact master. */
+/* The owned part of a tensor, drawn again into the compact master. */
 static void init_master(struct optimizer *o, const struct initial *i)
 {
 	int64_t begin = i->entry->first, end = begin + i->elems, compact = 0;
@@ -225,7 +225,7 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
 	k_zero(o->stream, a->v, owned_bytes);
 }
 
-/* What is owned of [first, first + n) to the compact master, from scratch. */
+/* Copies the owned part of [first, first + n) to the compact master, from scratch. */
 static void put_master(struct optimizer *o, int64_t first, int64_t n)
 {
 	int64_t compact = 0;

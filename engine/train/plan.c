@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What a bucket boundary is a multiple of, so that all slices are equal and aligned. */
+/* A bucket boundary is a multiple of this, so that all slices are equal and aligned. */
 static int64_t unit_elems(int world)
 {
 	return (int64_t)world * PLAN_ALIGN_ELEMS;
@@ -31,11 +31,11 @@ int64_t plan_smallest_bucket_elems(int64_t param_elems, int world)
 {
 	int64_t smallest_units = ceil_div(units(param_elems, world), PLAN_BUCKETS_MAX);
 
-	/* the smallest size that is rounded up to so many units */
+	/* the smallest size that is rounded up to this many units */
 	return (smallest_units - 1) * unit_elems(world) + 1;
 }
 
-/* Asked size to effective size; beyond the arena it is the arena (and nothing can overflow). */
+/* Requested size to effective size; beyond the arena it is the arena (and nothing can overflow). */
 static int64_t effective_elems(int64_t asked, int64_t arena_elems, int world)
 {
 	if (asked >= arena_elems)
@@ -120,7 +120,7 @@ int64_t plan_owned_elems(const struct plan *p, int rank)
 
 int64_t plan_complete_buckets(const struct plan *p, int64_t complete)
 {
-	/* behind the last parameter is padding, which no gradient reaches */
+	/* after the last parameter is padding, which no gradient reaches */
 	if (complete >= p->param_elems)
 		return p->n_reduce;
 	return complete / p->reduce_elems;

@@ -63,7 +63,7 @@ static double warmup_cosine_lr(const struct spec_config *c, int64_t it)
 	return c->lr * cosine(progress, c->cos_min_ratio);
 }
 
-/* Transformers' linear and cosine: it counts from 0, and the warm-up has no least length. */
+/* Transformers' linear and cosine: `it` counts from 0, and the warm-up has no minimum. */
 static double ramp_lr(const struct spec_config *c, int64_t it)
 {
 	const int64_t w = c->warmup_num_steps, total = c->total_num_steps;

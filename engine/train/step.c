@@ -48,7 +48,7 @@ void step_resume(
 
 /* ---- the parts ---- */
 
-/* What the step reads of this rank, for the device to fetch. */
+/* This rank's values of the step, for the device to read. */
 static void write_host(struct step *s, int64_t sample, bool stop, bool failed)
 {
 	s->host->own[STEP_SHARED_LOSS] = 0;
@@ -79,8 +79,8 @@ static void add_losses(struct step *s, int64_t rows)
 }
 
 /*
- * The sum of the losses, the wish to stop and a failure to read go round while backward runs. A
- * rank that cannot read goes through the step like all others, so that nobody waits for it.
+ * The sum of the losses, requests to stop and read failures are exchanged while backward runs. A
+ * rank that cannot read completes the step like all others, so that nobody waits for it.
  */
 static void share_loss(struct step *s)
 {
@@ -114,7 +114,7 @@ int step_failure(const struct step *s, int rc, char *error, size_t error_bytes)
 	return rc;
 }
 
-/* Until the compute stream is done and the shared sums are here. */
+/* Waits until the compute stream is done and the shared sums have arrived. */
 static int wait_for_all(struct step *s, char *error, size_t error_bytes)
 {
 	const struct patience p = {.collectives = s->collectives,
@@ -193,8 +193,7 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	k_range_end();
 
 	/*
-	 * gradients add up over the micro-batches; the last one lets the buckets go as they
-	 * complete
+	 * gradients add up over the micro-batches; the last one sends the buckets as they complete
 	 */
 	timeline_enter(s->time, TIMELINE_BACKWARD);
 	if (last)
@@ -205,7 +204,7 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	k_range_end();
 }
 
-/* All that is done on the device; nothing in it differs from step to step but what is in memory. */
+/* The whole step on the device; only values in memory differ between steps. */
 static void enqueue(struct step *s)
 {
 	const struct spec_config *c = s->config;
@@ -228,7 +227,10 @@ static void enqueue(struct step *s)
 	k_range_end();
 }
 
-/* Whether it is so on every rank. False when that cannot be told: the collectives have failed. */
+/*
+ * Whether it is true on every rank. False if that cannot be determined: the collectives have
+ * failed.
+ */
 static bool on_all_ranks(struct step *s, bool own)
 {
 	bool all[SPEC_WORLD_MAX] = {false}, result = true;
@@ -268,7 +270,7 @@ static void count_sent(const struct step *s, struct collectives_bytes *sent)
 		collectives_count(s->group, sent);
 }
 
-/* The step as a graph. NULL: there is none and never will be in this segment. */
+/* The step as a graph. NULL: there is none, and there will be none in this segment. */
 static struct graphs_entry *capture(struct step *s)
 {
 	struct collectives_bytes before = {0}, after = {0};
@@ -333,7 +335,7 @@ static void launch(struct step *s)
 		enqueue(s);
 }
 
-/* From its launch on; what later ones are expected to take. */
+/* From its launch on; the expected time of later ones. */
 static void note_time(struct step *s, int64_t took_ns)
 {
 	if (!s->graph)
@@ -384,7 +386,7 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 
 /*
  * One micro-batch per rank and, after it, the sums over all ranks so far. The losses of sequences
- * from `sequences` on are left out, so that the same ones count however they are divided.
+ * from `sequences` on are excluded, so that the same ones count for any division.
  */
 static int validate_one(struct step *s, const struct dataset *data, int64_t i, int64_t sequences,
 	const struct step_asked *asked, char *error, size_t error_bytes)
@@ -423,7 +425,7 @@ int step_validate(struct step *s, const struct dataset *data, int64_t sequences,
 	int64_t steps = sequences / at_once + (sequences % at_once != 0);
 	int rc;
 
-	timeline_start(s->time); /* what is awaited here belongs to no step */
+	timeline_start(s->time); /* this wait belongs to no step */
 	for (int64_t i = 0; i < steps; i++) {
 		rc = validate_one(s, data, i, sequences, asked, error, error_bytes);
 		if (rc)

@@ -9,7 +9,7 @@
 #include "proto/size.h"
 #include "proto/host/starved.h"
 
-/* of struct step_host, up to where a batch may begin */
+/* of struct step_host, up to where a batch may start */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
 
 static enum k_dtype compute_dtype(enum spec_precision precision)
@@ -44,16 +44,13 @@ static struct activations_shape activations_of(const struct spec_config *c, int6
 
 /* ---- memory ---- */
 
-/* What kernels take beside the buffers. */
+/* Memory of kernels besides the buffers. */
 struct kernel_memory {
 	int64_t scratch_bytes[K_SCRATCH_KINDS];
 	int64_t tuning_bytes; /* while algorithms are chosen, beside the activations */
 };
 
-/*
- * All 0 for a configuration that a check refuses for its size. As k_scratch_plan, and error says
- * why.
- */
+/* All 0 for a configuration that a check refuses for its size. As k_scratch_plan, with error. */
 static int plan_kernels(struct k_context *ctx, int threads, const struct spec_config *config,
 	struct kernel_memory *out, char *error, size_t error_bytes)
 {
@@ -107,11 +104,14 @@ int training_device(struct k_context *ctx, int threads, const struct spec_config
 	return 0;
 }
 
-/* What a training takes before its first step. */
+/* Memory of a training before its first step. */
 struct planned {
 	int64_t bytes[WARM_SLOTS];
 	struct memory_plan parts; /* as memory_plan_parts leaves it */
-	/* beside the slots: while algorithms are chosen, and by a communicator still to come */
+	/*
+	 * besides the slots: while algorithms are chosen, and for a communicator still to be
+	 * created
+	 */
 	int64_t tuning_bytes, comm_bytes;
 };
 
@@ -160,7 +160,7 @@ static int take_host_memory(struct training *t, struct memory *m, char *error, s
 	return 0;
 }
 
-/* Who else has memory of the device, as far as that is known. */
+/* Other users of the device's memory, as far as known. */
 static const char *say_others(const struct training *t, char out[128])
 {
 	struct nvml_sample s;
@@ -188,7 +188,7 @@ static int64_t growth_of(const struct training *t, const struct planned *p)
 	return warm_growth(t->warm, p->bytes) + p->tuning_bytes + p->comm_bytes;
 }
 
-/* In the words of a check: what is planned and missing, who has it, what takes less. */
+/* In the words of a check: planned and missing memory, its users, and what takes less. */
 static int refuse_memory(const struct training *t, const struct planned *p, int64_t free_bytes,
 	char *error, size_t error_bytes)
 {
@@ -236,7 +236,7 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 	if (rc)
 		return rc;
 	free_bytes = find_free(t);
-	/* what another shape has left may be all that is in the way */
+	/* memory left by another shape may be the only obstacle */
 	if (free_bytes > 0 && growth_of(t, &p) > free_bytes && warm_shrink(t->warm, p.bytes) > 0)
 		free_bytes = find_free(t);
 	if (free_bytes > 0 && growth_of(t, &p) > free_bytes)
@@ -285,8 +285,8 @@ static void fill_step(struct training *t, const struct dataset *data, const stru
 }
 
 /*
- * All that a captured step holds: addresses, sizes and constants of what its operations
- * are called with. Streams, events and the device are this engine's and do not change.
+ * The key of a captured step: addresses, sizes and constants of its operations. Streams, events and
+ * the device are this engine's and do not change.
  */
 static void fill_key(struct training *t)
 {
@@ -433,8 +433,8 @@ static void try_passes(struct training *t)
 }
 
 /*
- * The choices are made before anything of the shape runs: until then nobody uses the activations,
- * and the trials can. All this memory is this rank's alone, no peer reads it.
+ * The choices are made before anything of the shape runs: until then the activations are unused,
+ * and the trials can use them. All this memory is this rank's alone, no peer reads it.
  */
 static int choose(struct training *t, char *error, size_t error_bytes)
 {
@@ -477,9 +477,10 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 
 void training_reset(struct training *t)
 {
-	/* what no tensor takes of the arena is summed up and sent as well */
+	/* the padding of the arena is summed and sent as well */
 	k_zero(t->warm->compute, t->model.grads, (size_t)(t->plan.arena_elems * t->elem_bytes));
 	optimizer_reset(&t->optimizer, &t->arena, &t->config->model, (uint64_t)t->config->seed);
-	k_stream_sync(t->warm->compute, K_WAIT_NS); /* a failure is the first step's too */
+	/* a failure is reported by the first step too */
+	k_stream_sync(t->warm->compute, K_WAIT_NS);
 	step_reset(&t->step);
 }

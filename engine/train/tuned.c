@@ -9,7 +9,7 @@
 #include "engine/train/tuning.h"
 #include "proto/artifact.h"
 
-/* All choices in force, malloc'd, with room for one more; NULL without memory. */
+/* All present choices, malloc'd, with room for one more; NULL without memory. */
 static struct k_choice *all_choices(const struct tuned *t, int64_t *n)
 {
 	struct k_choice *choices;
@@ -28,7 +28,7 @@ int64_t tuned_missed(const struct tuned *t)
 	return t->holds_for ? k_choices(t->ctx, NULL, 0) - t->n : 0;
 }
 
-/* Those in force as text, malloc'd, and its hash; NULL without memory. */
+/* The present choices as text, malloc'd, and its hash; NULL without memory. */
 static char *text_in_force(struct tuned *t)
 {
 	struct k_choice *choices = all_choices(t, &t->n);
@@ -58,7 +58,7 @@ static void read_kept(struct tuned *t)
 	if (text && artifact_sha256(text, strlen(text), t->file_sha256))
 		t->file_sha256[0] = '\0';
 	free(text);
-	/* what could not be timed then may be now */
+	/* choices that could not be timed then may be possible now */
 	for (int64_t i = 0; i < n; i++)
 		if (choices[i].timed)
 			choices[kept++] = choices[i];
@@ -77,7 +77,7 @@ void tuned_init(struct tuned *t, struct k_context *ctx, const char *dir)
 		read_kept(t);
 }
 
-/* All that sizes and places of a training's tensors depend on. */
+/* All that determines sizes and places of a training's tensors. */
 static struct tuned_shape shape_of(const struct spec_config *c)
 {
 	const struct spec_model *m = &c->model;
@@ -106,15 +106,15 @@ void tuned_add(struct tuned *t, const struct spec_config *config)
 
 /* ---- sharing ---- */
 
-/* What collectives read and write. */
+/* Buffers of collectives. */
 struct exchange {
 	int64_t n; /* of each rank's choices in got, rank 0's first */
 	int64_t own_n, counts[SPEC_WORLD_MAX];
 	struct k_choice *own, *sent, *got;
-	bool busy; /* the device has not come to rest, and may still write */
+	bool busy; /* the device is not idle, and may still write */
 };
 
-/* What is busy stays where it is: then this process ends soon. */
+/* Busy memory stays allocated: then this process ends soon. */
 static void exchange_destroy(struct exchange *x)
 {
 	if (!x || x->busy)
@@ -136,7 +136,7 @@ static int wait_for_peers(struct exchange *x, const struct tuned_peers *peers)
 	return rc || !collectives_error(peers->collectives) ? rc : -EPIPE;
 }
 
-/* Every rank gets the same answer but for -ENOMEM of its own. */
+/* Every rank gets the same result except for its own -ENOMEM. */
 static int gather(struct exchange *x, const struct tuned *t, const struct tuned_peers *peers)
 {
 	size_t bytes, world = (size_t)collectives_world(peers->group);

@@ -34,7 +34,7 @@ void tuning_name(const char *holds_for, char out[TUNING_NAME_BYTES])
 	memcpy(out + n, end, sizeof(end));
 }
 
-/* ---- numbers of a choice, in the order in which they are written ---- */
+/* ---- numbers of a choice, in the order of the file ---- */
 
 static void numbers_of(const struct k_choice *c, int64_t out[LINE_NUMBERS])
 {
@@ -46,7 +46,7 @@ static void numbers_of(const struct k_choice *c, int64_t out[LINE_NUMBERS])
 	memcpy(out, numbers, sizeof(numbers));
 }
 
-/* What does not fit is cut off; the text is then not the same any more when it is written again. */
+/* Truncates values that do not fit; the text then differs when it is written again. */
 static void from_numbers(const int64_t in[LINE_NUMBERS], struct k_choice *c)
 {
 	struct k_product *p = &c->product;
@@ -169,7 +169,7 @@ static void read_choice(struct reader *r, struct k_choice *c)
 		c->algorithm[i] = word(r);
 }
 
-/* NULL without memory; r is bad when the text is not understood. */
+/* NULL without memory; r is bad if the text is invalid. */
 static struct k_choice *read_choices(struct reader *r, const char *holds_for, int64_t *n)
 {
 	struct k_choice *choices;

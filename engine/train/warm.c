@@ -60,7 +60,7 @@ static int make_device(struct warm *w, char *error, size_t error_bytes)
 	return rc;
 }
 
-/* Without it nothing is missing but what it would have told. */
+/* Without NVML only its figures are missing. */
 static void watch_device(struct warm *w, const char *pci)
 {
 	if (pci)
@@ -124,7 +124,7 @@ void warm_destroy(struct warm *w)
 	gpu_log_destroy(w->gpu_log);
 	k_stream_destroy(w->comm);
 	k_stream_destroy(w->compute);
-	if (w->ctx) /* else there was no device to make anything on */
+	if (w->ctx) /* else there was no device */
 		warm_finish(w);
 	collectives_destroy(w->collectives);
 	k_context_destroy(w->ctx);
@@ -161,7 +161,7 @@ bool warm_destroy_within(struct warm *w, int64_t limit_ns)
 	}
 	while (!atomic_load(&t->done)) {
 		if (clock_mono_ns() >= until)
-			return false; /* the thread may still come to use t */
+			return false; /* the thread may still use t */
 		nanosleep(&nap, NULL);
 	}
 	pthread_join(thread, NULL);

@@ -122,12 +122,14 @@ int zero_begin(struct zero *z, const struct zero_segment *segment)
 
 int64_t zero_marks(int64_t n_layer)
 {
-	/* a wait is two marks: each part of forward, the reduction, the norm, a gather that is not
-	 * overlapped */
+	/*
+	 * a wait is two marks: each part of forward, the reduction, the norm, a gather that is not
+	 * overlapped
+	 */
 	return 2 * (n_layer + 2 + 3);
 }
 
-/* ---- who updates what ---- */
+/* ---- which rank updates what ---- */
 
 static bool owns_slices(const struct plan *plan, int64_t stage)
 {
@@ -227,8 +229,9 @@ void zero_reduce_finish(struct zero *z)
 {
 	if (!z->group)
 		return;
-	/* the arena's own padding lies behind the last parameter: the last bucket is complete only
-	 * now */
+	/*
+	 * the arena's padding lies after the last parameter: the last bucket is complete only now
+	 */
 	reduce_up_to(z, z->plan->arena_elems, z->events[EVENT_TO_COMM], z->compute);
 	assert(z->reduced == z->plan->n_reduce);
 	k_event_record(z->events[EVENT_TO_COMPUTE], z->comm);
@@ -282,7 +285,7 @@ static void send_params(struct zero *z, const struct zero_span *span)
 	for (int64_t i = z->plan->n_gather - 1; i >= 0; i--) {
 		gather_bucket(z, i);
 		if (i == 0)
-			k_event_record(span->to, z->comm); /* compute waits for what follows it */
+			k_event_record(span->to, z->comm); /* compute waits for the following */
 		k_event_record(gathered_event(z, i), z->comm);
 	}
 	z->gather_pending = z->plan->n_gather;
