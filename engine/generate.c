@@ -35,7 +35,7 @@ struct generate_model {
 struct generation {
 	struct link *link;
 	int64_t run, number;
-	int64_t asked, stop; /* tokens to add at most; the one to end after, -1: none */
+	int64_t asked, stop; /* maximum of tokens to add; the one to end after, -1: none */
 	struct sample sample;
 
 	struct generate_model *m;
