@@ -34,8 +34,8 @@ static int read_file(const char *file, char **text, size_t *n, struct ctl_error 
 }
 
 /*
- * The absolute directory from which the spec's relative paths start: the file's, or for a pipe such
- * as that of <(jq . spec.json) the current one. The caller's; NULL with errno.
+ * The absolute directory from which the spec's relative paths start: the file's, or for a pipe, as
+ * with <(jq . spec.json), the current one. The caller's; NULL with errno.
  */
 static char *base_folder(const char *file)
 {
@@ -78,7 +78,7 @@ void spec_source_unload(struct spec_source *source)
 
 /* ---- errors ---- */
 
-/* Whether the option, which has the form KEY=VALUE, gives the key. */
+/* Whether the option, of the form KEY=VALUE, sets the key. */
 static bool gives(const struct options *args, const char *option, const char *key)
 {
 	const size_t n = strlen(key);

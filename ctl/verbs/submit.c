@@ -273,7 +273,7 @@ int submit_send(struct ctl *ctl, const struct spec_source *source)
 	return exit;
 }
 
-/* Whether the file has keys of both, and none of those that a spec needs and DeepSpeed lacks. */
+/* Whether the file has keys of both formats, and none that only a spec has. */
 static bool looks_like_deepspeed(const struct spec_source *source)
 {
 	json_t *root = json_loadb(source->text, source->n, 0, NULL);
