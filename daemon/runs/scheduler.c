@@ -54,7 +54,7 @@ static void end_task(struct task *t, enum run_state state, const char *reason)
 		snprintf(why, sizeof(why), "%s", reason);
 	if (s->slot == t)
 		scheduler_free_slot(s);
-	if (t->left)
+	if (t->phase != TASK_TRAINS)
 		TAILQ_REMOVE(&s->left, t, link);
 	else
 		TAILQ_REMOVE(&s->begun, t, link);
@@ -135,7 +135,7 @@ __attribute__((format(printf, 3, 4))) static void stop_task(
 	va_end(args);
 	task_set_stop(t, state, reason);
 	t->replaced = false;
-	if (t->left)
+	if (t->phase != TASK_TRAINS)
 		return; /* it ends when its directory is checked */
 	if (s->slot != t) {
 		end_stopped(t);
@@ -194,7 +194,8 @@ void scheduler_segment_done(struct task *t, int64_t segment, json_t *summary)
 	t->tokens += json_number_value(json_object_get(summary, "tokens_total"));
 	if (t->experiment == NULL)
 		complete(t, 1, "");
-	else if (t->stopping && !t->left && t->scheduler->slot != t && t->done == t->trained)
+	else if (t->stopping && t->phase == TASK_TRAINS && t->scheduler->slot != t &&
+		t->done == t->trained)
 		scheduler_end_task(t, t->stop_state, t->stop_reason);
 }
 
@@ -250,7 +251,7 @@ static void on_experiment(void *arg)
 		return;
 	if (experiment_next(t->experiment) == EXPERIMENT_OVER)
 		finish_experiment(t);
-	else if (t->inspected && !experiment_deciding(t->experiment))
+	else if (t->phase == TASK_INSPECTED && !experiment_deciding(t->experiment))
 		scheduler_end_task(t, t->stop_state, t->stop_reason);
 	scheduler_wake(s);
 }
@@ -264,7 +265,8 @@ static void continue_experiment(struct task *t)
 	struct scheduler *s = t->scheduler;
 	const char *failed, *reason;
 
-	t->left = t->inspecting = t->stopping = false;
+	t->phase = TASK_TRAINS;
+	t->stopping = false;
 	TAILQ_REMOVE(&s->left, t, link);
 	TAILQ_INSERT_TAIL(&s->begun, t, link);
 	experiment_lose(t->experiment, t->cut, t->cut_reason);
@@ -313,7 +315,7 @@ static void on_inspected(void *arg, int rc, json_t *found)
 		continue_experiment(t);
 		return;
 	}
-	t->inspected = true;
+	t->phase = TASK_INSPECTED;
 	if (t->experiment != NULL && experiment_deciding(t->experiment))
 		return; /* it may have ended */
 	if (t->cut >= 0 && t->reports[t->cut] == ATTEMPT_OPEN)
@@ -323,9 +325,9 @@ static void on_inspected(void *arg, int rc, json_t *found)
 
 static void inspect(struct task *t)
 {
-	if (t->inspecting)
+	if (t->phase != TASK_LEFT)
 		return;
-	t->inspecting = true;
+	t->phase = TASK_INSPECTING;
 	attempt_inspect(t->attempt, t->sent, t->reports, on_inspected, t);
 }
 
@@ -338,7 +340,7 @@ static void leave(struct task *t, enum run_state state, int64_t cut, const char 
 {
 	struct scheduler *s = t->scheduler;
 
-	t->left = true;
+	t->phase = TASK_LEFT;
 	t->cut = cut;
 	snprintf(t->cut_reason, sizeof(t->cut_reason), "%s", reason);
 	t->replaced = t->experiment && state == RUN_FAILED && !t->stopping && !t->failed;
@@ -540,7 +542,7 @@ static bool find_next(struct task *t)
 {
 	int64_t next = t->sent;
 
-	if (t->left || t->stopping)
+	if (t->phase != TASK_TRAINS || t->stopping)
 		return false;
 	if (t->experiment != NULL)
 		next = experiment_next(t->experiment);

@@ -16,6 +16,14 @@ struct follow;
 struct scheduler;
 struct store;
 
+/* In this order. An experiment may go from TASK_INSPECTING back to TASK_TRAINS. */
+enum task_phase {
+	TASK_TRAINS,
+	TASK_LEFT,       /* the engines are ending: the run's directory decides how it ends */
+	TASK_INSPECTING, /* no process is left, and the store's thread reads the directory */
+	TASK_INSPECTED,
+};
+
 /* A run that has started and not ended. */
 struct task {
 	TAILQ_ENTRY(task) link;
@@ -45,8 +53,7 @@ struct task {
 	char stop_reason[RUN_REASON_BYTES];
 	bool requeue; /* interrupted because the disk is full: queued again, also without restart */
 
-	/* the engines are ending: the run's directory decides how it ends */
-	bool left, inspecting, inspected;
+	enum task_phase phase;
 	bool replaced;  /* an experiment: it continues with the next engines */
 	bool finishing; /* an experiment: its files are written, no block is run any more */
 	int64_t cut;    /* the segment in training, -1: none */
