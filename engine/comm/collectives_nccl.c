@@ -17,6 +17,7 @@
 #include "engine/comm/ucx_exchange.h"
 #include "engine/comm/ucx_wire.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
 enum {
@@ -221,9 +222,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 
 	if (options->world < 1 || options->rank < 0 || options->rank >= options->world)
 		return -EINVAL;
-	c = calloc(1, sizeof(*c));
-	if (c == NULL)
-		return -ENOMEM;
+	c = memory_zeroed(1, sizeof(*c));
 	c->ctx = options->ctx;
 	c->rank = options->rank;
 	c->world = options->world;
@@ -242,7 +241,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 		if (status == 0)
 			status = ucx_wire_create(&wire, &c->wire, why, why_bytes);
 		if (status == 0)
-			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
+			c->exchange = ucx_exchange_create(c->wire, c->rank, c->world);
 		if (status == 0)
 			status = nccl_deadline_init(&c->deadline, c->ctx);
 		if (status == 0)
@@ -362,12 +361,9 @@ static int open_comm(struct collectives_group *g, char *error, size_t error_byte
 		.watch = watch_wire,
 		.arg = c,
 	};
-	ncclUniqueId *ids = calloc((size_t)g->world, sizeof(*ids)), own = {{0}};
-	int status = -ENOMEM;
+	ncclUniqueId *ids = memory_zeroed((size_t)g->world, sizeof(*ids)), own = {{0}};
+	int status;
 
-	snprintf(error, error_bytes, "rank %d: no memory for a group of %d", c->rank, g->world);
-	if (ids == NULL)
-		return status;
 	if (c->rank == 0 && ncclGetUniqueId(&own) != ncclSuccess)
 		ucx_wire_fail(c->wire, "rank 0: no id of NCCL: %.160s", ncclGetLastError(NULL));
 	status = gather_host(g, ids, &own, sizeof(own));
@@ -387,16 +383,10 @@ static int open_comm(struct collectives_group *g, char *error, size_t error_byte
 static int make_group(struct collectives *c, int world, char *error, size_t error_bytes,
 	struct collectives_group **out)
 {
-	struct collectives_group *g = calloc(1, sizeof(*g));
+	struct collectives_group *g = memory_zeroed(1, sizeof(*g));
 	int status = 0;
 
-	if (g != NULL)
-		g->blocks = calloc((size_t)world, sizeof(*g->blocks));
-	if (g == NULL || g->blocks == NULL) {
-		snprintf(error, error_bytes, "rank %d: no memory for a group", c->rank);
-		free(g);
-		return -ENOMEM;
-	}
+	g->blocks = memory_zeroed((size_t)world, sizeof(*g->blocks));
 	g->c = c;
 	g->world = world;
 	if (world > 1)

@@ -12,6 +12,7 @@
 #include "engine/comm/ucx_sum.h"
 #include "engine/comm/ucx_wire.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
 /* Number of checks for the turn before waiting for a wake-up. */
@@ -75,9 +76,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 
 	if (options->world < 1 || options->rank < 0 || options->rank >= options->world)
 		return -EINVAL;
-	c = calloc(1, sizeof *c);
-	if (c == NULL)
-		return -ENOMEM;
+	c = memory_zeroed(1, sizeof *c);
 	c->ctx = options->ctx;
 	c->rank = options->rank;
 	c->world = options->world;
@@ -88,7 +87,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 	if (c->world > 1) {
 		status = ucx_wire_create(&wire, &c->wire, why, why_bytes);
 		if (status == 0)
-			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
+			c->exchange = ucx_exchange_create(c->wire, c->rank, c->world);
 		if (status != 0) {
 			collectives_destroy(c);
 			return status;
@@ -193,14 +192,8 @@ int collectives_group(struct collectives *c, int world, struct collectives_group
 			*out = g;
 			return 0;
 		}
-	g = calloc(1, sizeof *g);
-	if (g == NULL)
-		return -ENOMEM;
-	g->blocks = calloc((size_t)world, sizeof *g->blocks);
-	if (g->blocks == NULL) {
-		free(g);
-		return -ENOMEM;
-	}
+	g = memory_zeroed(1, sizeof *g);
+	g->blocks = memory_zeroed((size_t)world, sizeof *g->blocks);
 	g->c = c;
 	g->world = world;
 	g->next = c->groups;
@@ -315,9 +308,7 @@ static struct operation *take_operation(struct collectives *c)
 		c->free_operations = o->next_free;
 		return o;
 	}
-	o = calloc(1, sizeof *o);
-	if (o == NULL)
-		return NULL;
+	o = memory_zeroed(1, sizeof *o);
 	o->next_made = c->made_operations;
 	c->made_operations = o;
 	return o;
@@ -337,22 +328,16 @@ static void issue(struct collectives_group *g, struct ucx_operation what, struct
 	}
 	pthread_mutex_lock(&c->lock);
 	o = take_operation(c);
-	if (o != NULL) {
-		what.sequence = g->issued++;
-		what.rank = c->rank;
-		what.world = g->world;
-		what.exchange = c->exchange;
-		what.blocks = g->blocks;
-		o->group = g;
-		o->ticket = c->issued++;
-		o->what = what;
-	}
+	what.sequence = g->issued++;
+	what.rank = c->rank;
+	what.world = g->world;
+	what.exchange = c->exchange;
+	what.blocks = g->blocks;
+	o->group = g;
+	o->ticket = c->issued++;
+	o->what = what;
 	pthread_mutex_unlock(&c->lock);
-	if (o == NULL)
-		ucx_wire_fail(c->wire, "rank %d: no memory to issue %s", c->rank,
-			ucx_exchange_kind_name(what.kind));
-	else
-		k_stream_host(s, run, o);
+	k_stream_host(s, run, o);
 }
 
 static enum ucx_sum_type elem_type(const struct collectives *c)

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
 /* Two sizes, so that NCCL sets up its paths for small and for large messages. */
@@ -135,17 +136,13 @@ static int wait_for(struct opening *p)
 	return 0;
 }
 
-int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, char *error,
-	size_t error_bytes)
+int nccl_comm_open(
+	const struct nccl_comm_options *options, ncclComm_t *out, char *error, size_t error_bytes)
 {
-	struct opening *p = calloc(1, sizeof(*p));
+	struct opening *p = memory_zeroed(1, sizeof(*p));
 	pthread_t thread;
 	int status;
 
-	if (p == NULL) {
-		snprintf(error, error_bytes, "no memory for a communicator");
-		return -ENOMEM;
-	}
 	p->o = *options;
 	status = thread_start(&thread, make, p, "nccl open");
 	if (status != 0) {

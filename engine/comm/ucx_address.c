@@ -8,28 +8,17 @@
 #include <string.h>
 
 #include "proto/base64.h"
+#include "proto/host/memory.h"
 
 static const char magic[] = "gpt2d-ucx 1\n";
 
-/* malloc'd; NULL without memory. */
-static char *encode(const char *plain, size_t bytes)
-{
-	char *text = malloc(base64_length(bytes) + 1);
-
-	if (text != NULL)
-		base64_encode(plain, bytes, text);
-	return text;
-}
-
-/* 0, -ENOMEM or -EINVAL; *out is from malloc. */
+/* 0 or -EINVAL; *out is from malloc. */
 static int decode(const char *text, unsigned char **out, size_t *out_bytes)
 {
 	size_t length = strlen(text);
-	unsigned char *bytes = malloc(length / 4 * 3 + 1);
+	unsigned char *bytes = memory_zeroed(length / 4 * 3 + 1, 1);
 	int status;
 
-	if (bytes == NULL)
-		return -ENOMEM;
 	status = base64_decode(text, length, bytes, out_bytes);
 	if (status == 0)
 		*out = bytes;
@@ -40,19 +29,16 @@ static int decode(const char *text, unsigned char **out, size_t *out_bytes)
 
 char *ucx_address_format(const struct ucx_address *a)
 {
-	char *plain = NULL, *text = NULL;
+	char *plain = NULL, *text;
 	size_t plain_bytes = 0;
-	FILE *f = open_memstream(&plain, &plain_bytes);
-	bool ok;
+	FILE *f = memory_stream(&plain, &plain_bytes);
 
-	if (f == NULL)
-		return NULL;
 	fprintf(f, "%srank %d\nworld %d\nnonce %" PRIu64 "\npid %" PRId64 "\nhost %s\nat %s\n%s\n",
 		magic, a->rank, a->world, a->nonce, a->pid, a->host, a->at, a->settings);
 	fwrite(a->worker, 1, a->worker_bytes, f);
-	ok = ferror(f) == 0;
-	if (fclose(f) == 0 && ok)
-		text = encode(plain, plain_bytes);
+	memory_stream_end(f);
+	text = memory_zeroed(base64_length(plain_bytes) + 1, 1);
+	base64_encode(plain, plain_bytes, text);
 	free(plain);
 	return text;
 }
@@ -67,8 +53,8 @@ static int parse_head(const char *head, struct ucx_address *out)
 		return -EINVAL;
 	head += sizeof magic - 1;
 	if (sscanf(head, "rank %d world %d nonce %" SCNu64 " pid %" SCNd64 " host %95s at %63s%n",
-			&out->rank, &out->world, &out->nonce, &out->pid, out->host, out->at,
-			&used) != 6 ||
+		    &out->rank, &out->world, &out->nonce, &out->pid, out->host, out->at,
+		    &used) != 6 ||
 		head[used] != '\n')
 		return -EINVAL;
 	settings = head + used + 1;
@@ -100,10 +86,7 @@ int ucx_address_parse(const char *text, struct ucx_address *out)
 	status = -EINVAL;
 	if (a.worker_bytes == 0)
 		goto out;
-	a.worker = malloc(a.worker_bytes);
-	status = -ENOMEM;
-	if (a.worker == NULL)
-		goto out;
+	a.worker = memory_zeroed(a.worker_bytes, 1);
 	memcpy(a.worker, end + 2, a.worker_bytes);
 	*out = a;
 	status = 0;

@@ -28,10 +28,10 @@ struct ucx_address {
 	size_t worker_bytes;
 };
 
-/* Printable form, from malloc; NULL without memory. */
+/* Printable form, from malloc. */
 char *ucx_address_format(const struct ucx_address *a);
 
-/* 0, -ENOMEM, or -EINVAL if the text is not an address. out->worker is from malloc. */
+/* 0, or -EINVAL if the text is not an address. out->worker is from malloc. */
 int ucx_address_parse(const char *text, struct ucx_address *out);
 
 /*

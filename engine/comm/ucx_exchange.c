@@ -1,4 +1,5 @@
 #include "engine/comm/ucx_exchange.h"
+#include "proto/host/memory.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -72,27 +73,22 @@ int64_t ucx_exchange_bytes(int world)
 	return world < 2 ? 0 : world * (lane + (int64_t)sizeof(void *));
 }
 
-int ucx_exchange_create(struct ucx_wire *wire, int rank, int world, struct ucx_exchange **out)
+struct ucx_exchange *ucx_exchange_create(struct ucx_wire *wire, int rank, int world)
 {
 	size_t lanes = (size_t)world;
-	struct ucx_exchange *x = calloc(1, sizeof *x);
+	struct ucx_exchange *x = memory_zeroed(1, sizeof *x);
 
-	if (x == NULL)
-		return -ENOMEM;
 	x->wire = wire;
 	x->rank = rank;
 	x->capacity = world;
-	x->lanes = calloc(lanes, sizeof *x->lanes);
-	x->out = calloc(lanes * PER_LANE, sizeof *x->out);
-	x->in = calloc(lanes * PER_LANE, sizeof *x->in);
+	x->lanes = memory_zeroed(lanes, sizeof *x->lanes);
+	x->out = memory_zeroed(lanes * PER_LANE, sizeof *x->out);
+	x->in = memory_zeroed(lanes * PER_LANE, sizeof *x->in);
 	x->stages = aligned_alloc(64, lanes * 2 * HEAD_BYTES);
 	x->scratch = aligned_alloc(4096, lanes * WINDOW * REDUCE_PIECE);
-	x->sources = calloc(lanes, sizeof *x->sources);
-	if (x->lanes == NULL || x->out == NULL || x->in == NULL || x->stages == NULL ||
-		x->scratch == NULL || x->sources == NULL) {
-		ucx_exchange_destroy(x);
-		return -ENOMEM;
-	}
+	x->sources = memory_zeroed(lanes, sizeof *x->sources);
+	if (x->stages == NULL || x->scratch == NULL)
+		memory_exhausted();
 	for (size_t p = 0; p < lanes; p++) {
 		x->lanes[p].out = x->out + p * PER_LANE;
 		x->lanes[p].in = x->in + p * PER_LANE;
@@ -100,8 +96,7 @@ int ucx_exchange_create(struct ucx_wire *wire, int rank, int world, struct ucx_e
 		x->lanes[p].stage_in = x->lanes[p].stage_out + HEAD_BYTES;
 		x->lanes[p].scratch = x->scratch + p * WINDOW * REDUCE_PIECE;
 	}
-	*out = x;
-	return 0;
+	return x;
 }
 
 void ucx_exchange_destroy(struct ucx_exchange *x)

@@ -61,8 +61,8 @@ struct ucx_exchange_args {
 
 struct ucx_exchange;
 
-/* For groups of at most world ranks. 0 or -ENOMEM. */
-int ucx_exchange_create(struct ucx_wire *wire, int rank, int world, struct ucx_exchange **out);
+/* For groups of at most world ranks. */
+struct ucx_exchange *ucx_exchange_create(struct ucx_wire *wire, int rank, int world);
 /* After ucx_wire_destroy, which may still complete messages of it. Takes NULL. */
 void ucx_exchange_destroy(struct ucx_exchange *x);
 

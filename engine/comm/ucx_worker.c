@@ -12,6 +12,7 @@
 #include "engine/comm/interface.h"
 #include "engine/comm/ucx_private.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 
 static const int64_t flush_ns = 2 * CLOCK_S_NS;
 
@@ -227,7 +228,7 @@ static int create_worker(struct ucx_wire *w)
 	w->own_text = ucx_address_format(&w->own);
 	w->ucx.worker_release_address(w->worker, address);
 	w->own.worker = NULL;
-	return w->own_text == NULL ? -ENOMEM : 0;
+	return 0;
 }
 
 static int create_worker_or_say(struct ucx_wire *w, char *why, size_t why_bytes)
@@ -247,21 +248,18 @@ static int create_worker_or_say(struct ucx_wire *w, char *why, size_t why_bytes)
 	return status;
 }
 
-static int allocate(struct ucx_wire *w)
+static void allocate(struct ucx_wire *w)
 {
 	size_t world = (size_t)w->world;
 
-	w->peers = calloc(world, sizeof *w->peers);
-	w->polled = calloc(world + 1, sizeof *w->polled);
-	if (w->peers == NULL || w->polled == NULL)
-		return -ENOMEM;
+	w->peers = memory_zeroed(world, sizeof *w->peers);
+	w->polled = memory_zeroed(world + 1, sizeof *w->polled);
 	for (int p = 0; p < w->world; p++) {
 		w->peers[p].wire = w;
 		w->peers[p].rank = p;
 	}
 	for (int p = 0; p <= w->world; p++)
 		w->polled[p] = (struct pollfd){.fd = -1, .events = POLLIN};
-	return 0;
 }
 
 int ucx_wire_create(
@@ -275,9 +273,7 @@ int ucx_wire_create(
 	if (world < 2 || world > UCX_WIRE_WORLD_MAX || rank < 0 || rank >= world ||
 		options->timeout_ns <= 0)
 		return -EINVAL;
-	w = calloc(1, sizeof *w);
-	if (w == NULL)
-		return -ENOMEM;
+	w = memory_zeroed(1, sizeof *w);
 	w->rank = rank;
 	w->world = world;
 	w->timeout_ns = options->timeout_ns;
@@ -288,8 +284,7 @@ int ucx_wire_create(
 	describe_host(w->own.host, sizeof w->own.host);
 	strcpy(w->own.at, "-");
 	status = getrandom(&w->own.nonce, sizeof w->own.nonce, 0) == sizeof w->own.nonce ? 0 : -EIO;
-	if (status == 0)
-		status = allocate(w);
+	allocate(w);
 	if (status == 0 && w->interface != NULL)
 		status = interface_check(w->interface, w->own.at, why, why_bytes);
 	if (status == 0)

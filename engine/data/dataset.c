@@ -16,6 +16,7 @@
 #include "engine/data/shuffle.h"
 #include "proto/host/clock.h"
 #include "proto/file_kind.h"
+#include "proto/host/memory.h"
 #include "proto/utf8.h"
 
 enum {
@@ -327,11 +328,7 @@ int dataset_open_below(struct dataset *d, const struct spec_config *config, bool
 		goto failed;
 	}
 	made.n_sequences = (made.n_tokens - 1) / made.seq_len;
-	made.row = malloc((size_t)(made.seq_len + 1) * sizeof(*made.row));
-	if (made.row == NULL) {
-		rc = fail(error, error_bytes, -ENOMEM, "%s: no memory for a row", made.path);
-		goto failed;
-	}
+	made.row = memory_zeroed((size_t)(made.seq_len + 1), sizeof(*made.row));
 	*d = made;
 	return 0;
 failed:
@@ -457,9 +454,7 @@ int dataset_scan(
 
 	if (d->format == DATASET_SYNTHETIC || (cache != NULL && cache_has(cache, d)))
 		return 0;
-	buffer = malloc(SCAN_BYTES);
-	if (buffer == NULL)
-		return fail(error, error_bytes, -ENOMEM, "%s: no memory to scan it", d->path);
+	buffer = memory_resized(NULL, SCAN_BYTES);
 	rc = scan_file(d, buffer, error, error_bytes);
 	if (rc == 0 && cache != NULL)
 		cache->file[cache->n++ % DATASET_CACHE_FILES] = describe_scan(d);

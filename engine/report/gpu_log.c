@@ -34,18 +34,12 @@ void gpu_log_samples_finish(struct gpu_log_samples *samples)
 
 static bool has_room(struct gpu_log_samples *s)
 {
-	size_t capacity = s->capacity ? 2 * s->capacity : 64;
-	struct gpu_log_sample *more;
-
 	if (s->n < s->capacity)
 		return true;
 	if (s->n >= GPU_LOG_SAMPLES_MAX)
 		return false;
-	more = realloc(s->sample, capacity * sizeof(*more));
-	if (!more)
-		return false;
-	s->sample = more;
-	s->capacity = capacity;
+	s->capacity = s->capacity ? 2 * s->capacity : 64;
+	s->sample = memory_resized(s->sample, s->capacity * sizeof(*s->sample));
 	return true;
 }
 
