@@ -1,9 +1,11 @@
 #include "ctl/results/comparison_table.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ctl/print/page.h"
 #include "ctl/results/comparison_text.h"
+#include "proto/stats/verdict.h"
 
 /* ---- tables ---- */
 
@@ -128,22 +130,56 @@ static size_t count_void(const json_t *comparison)
 	return n;
 }
 
+/* Arms without figures, a design that ends by itself, and the control. */
+static void print_conditions(struct page *p, const json_t *comparison)
+{
+	const json_t *design = json_object_get(comparison, "design");
+	const double half_width = format_real(design, "half_width");
+	const json_t *row, *control = NULL;
+	char name[80], percent[FORMAT_BYTES];
+	size_t i;
+
+	if (isfinite(half_width))
+		page_part(p,
+			"The experiment was to stop once the half-width of every interval of the "
+			"log ratio was at most %g, checked after each block from the %dth on.",
+			half_width, VERDICT_BLOCKS_MIN);
+	page_end(p);
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
+		if (json_is_object(json_object_get(row, "aa_control")))
+			control = json_object_get(row, "aa_control");
+	}
+	if (control)
+		page_part(p,
+			"A control, the baseline run once more in each block, differed from it by "
+			"%s.",
+			page_percent(format_real(control, "throughput_percent"), percent));
+	page_end(p);
+	json_array_foreach(json_object_get(comparison, "arms"), i, row) {
+		if (json_is_true(json_object_get(row, "failed")))
+			page_part(p, "The training of %s failed, so it is not compared.",
+				format_string(row, "arm", "", name, sizeof(name)));
+		page_end(p);
+	}
+}
+
 void comparison_table_methods(struct output *o, const json_t *comparison)
 {
 	const json_t *design = json_object_get(comparison, "design");
 	const json_t *arms = json_object_get(comparison, "arms");
 	const json_t *machine = json_object_get(comparison, "machine");
+	const int64_t ranks = format_int(json_array_get(arms, 0), "ranks", 0);
 	struct page p = {.term = &o->out, .flush = true};
 	char base[80], build[80], gpu[80];
 
 	format_string(comparison, "baseline", "", base, sizeof(base));
 	page_part(&p,
-		"The configurations were compared with gpt2d%s%s on %lld rank(s)%s%s. Each of %lld "
+		"The configurations were compared with gpt2d%s%s on %lld rank%s%s%s. Each of %lld "
 		"blocks ran all configurations in a random order (seed %lld)%s, in the same warm "
 		"processes.",
 		json_is_string(json_object_get(machine, "build")) ? ", build " : "",
-		format_string(machine, "build", "", build, sizeof(build)),
-		(long long)format_int(json_array_get(arms, 0), "ranks", 0),
+		format_string(machine, "build", "", build, sizeof(build)), (long long)ranks,
+		ranks == 1 ? "" : "s",
 		json_is_string(json_object_get(machine, "gpu")) ? " of " : "",
 		format_string(machine, "gpu", "", gpu, sizeof(gpu)),
 		(long long)format_int(design, "kept", 0), (long long)format_int(design, "seed", 0),
@@ -152,13 +188,14 @@ void comparison_table_methods(struct output *o, const json_t *comparison)
 	page_end(&p);
 	page_part(&p,
 		"A segment trained %lld optimizer steps from the same initial state on the same "
-		"tokens; the first %lld steps were not measured. Blocks in which the machine "
-		"slowed down or stood still were discarded whole, whatever their times "
-		"(%lld of %lld).",
+		"tokens; the first %lld steps were not measured. Blocks that the machine disturbed "
+		"(by a slowdown, a standstill, another process on a GPU, the loss of an engine or "
+		"a restart) were discarded whole, whatever their times (%lld of %lld).",
 		(long long)format_int(design, "steps", 0),
 		(long long)format_int(design, "warmup_steps", 0), (long long)count_void(comparison),
 		(long long)format_int(design, "blocks", 0));
 	page_end(&p);
+	print_conditions(&p, comparison);
 	page_part(&p,
 		"We report the Hodges-Lehmann estimate of the log ratio of total times against %s "
 		"with its exact %d%% signed-rank interval, and Wilcoxon's exact two-sided p, "

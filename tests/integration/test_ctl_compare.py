@@ -217,6 +217,18 @@ def test_tables(path):
     assert "Each of 8 blocks" in methods.replace("\n", " ") and "95% signed-rank interval" in methods
 
 
+def test_methods_name_what_a_reader_must_know(path):
+    """The rule of stopping, the control, arms that failed."""
+    rows = blocks({"A": 10, "B": 9.6, "A-aa": 10, "C": 9})
+    rows = [row if row["arm"] != "C" else row | {"state": "failed", "summary": None} for row in rows]
+    arms = {name: {"zero_optimization": {"reduce_bucket_size": 64 << i}} for i, name in enumerate("ABC")}
+    design = {"aa_control": True, "stop_when": {"half_width": 0.002}}
+    text = " ".join(narrow(compare(path, rows, "--methods", arms=arms, design=design).stdout).split())
+    assert "to stop once the half-width of every interval of the log ratio was at most 0.002, checked after each block from the 8th on." in text
+    assert re.search(r"A control, the baseline run once more in each block, differed from it by [+-]\d\.\d\d%\.", text)
+    assert "The training of C failed, so it is not compared." in text and "exact 97% signed-rank interval" in text and "2 ranks." in text
+
+
 def test_two_runs(path):
     show = experiment(segment(1, "A", [10 * MS] * 20))
     with FakeDaemon(path, show=show):
