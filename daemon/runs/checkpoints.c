@@ -109,7 +109,7 @@ static int look_in_segments(struct search *s, const char *folder)
 	if (snprintf(segments, sizeof(segments), "%.*s/segments", run_dir, folder) >=
 		(int)sizeof(segments))
 		return -ENAMETOOLONG;
-	n = scandir(segments, &names, is_segment, alphasort);
+	n = scandir(segments, &names, is_segment, versionsort);
 	if (n < 0)
 		return -errno;
 	while (n-- > 0) {

@@ -251,6 +251,11 @@ def test_what_cannot_be_resumed_is_refused():
         experiment = c.submit(clean(training("arms", SAVED, arms={"a": {}, "b": {"checkpoint": {"at_end": True}}},
             design={"repetitions": 1, "mirrored": False, "aa_control": False}, restart=False)))
         assert c.wait(experiment)["state"] == "done"
+        segments = d.state / "runs" / f"{experiment}-arms" / "segments"
+        for name in ("999-b", "1000-a"):  # the last of many
+            (segments / name / "checkpoints" / "step-5").mkdir(parents=True)
+            (segments / name / "checkpoints" / "step-5" / "manifest.json").touch()
+        assert c.call("checkpoint", id=experiment)["dir"] == f"{segments}/1000-a/checkpoints/step-5"
         for resume_from, changes, why in [
                 (99, {}, "run 99: no such run"),
                 (none["id"], {}, f"run {none['id']} has no checkpoint (checkpoint.at_end in its spec writes one)"),
