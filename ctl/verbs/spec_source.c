@@ -172,11 +172,11 @@ static const char *advice(const struct spec_source *s, const char *key)
 	return "";
 }
 
-/* A row for the output: the place in the file, or the option. */
-static json_t *make_row(
-	const struct spec_source *s, struct spec_place at, const char *key, const char *message)
+/* A row for the output: the place in the file (in_file: its value is wrong), or the option. */
+static json_t *make_row(const struct spec_source *s, struct spec_place at, bool in_file,
+	const char *key, const char *message)
 {
-	const bool set = is_set(s->args, key);
+	const bool set = !in_file && is_set(s->args, key);
 	char shown[sizeof("--set ") + sizeof(((struct spec_error *)0)->key)];
 	char text[1024];
 
@@ -241,12 +241,14 @@ void spec_source_report(
 
 		insert_row(rows,
 			make_row(source, source->draft ? place_of(source, row->key) : row->at,
+				row->at.line > 0,
 				with_option(source->args, row->key, name, sizeof(name)),
 				row->message));
 	}
 	if (errors->dropped > 0) {
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
-		json_array_append_new(rows, make_row(source, (struct spec_place){0}, "", more));
+		json_array_append_new(
+			rows, make_row(source, (struct spec_place){0}, false, "", more));
 	}
 	print_rows(o, source->name, rows);
 }
@@ -323,7 +325,7 @@ void spec_source_report_rows(
 			snprintf(text + strlen(text), 300, " (arm %.200s)", arm);
 		if (!shared)
 			shared = key;
-		insert_row(placed, make_row(source, place_of(source, shared), shared, text));
+		insert_row(placed, make_row(source, place_of(source, shared), false, shared, text));
 	}
 	print_rows(o, source->name, placed);
 }

@@ -48,6 +48,10 @@ def test_submit(spec, path):
         from_stdin = ctl("submit", "-", "--print-id", input=spec.read_text(), path=path)
         as_json = ctl("submit", spec, "--json", path=path)
         assert ctl("submit", spec, "--name", "other", path=path).returncode == 0
+        quoted = spec.parent / "quoted.json"
+        quoted.write_text(json.dumps({**SPEC, "seq_len": "64"}))
+        wrong = ctl("submit", quoted, "--set", "seq_len=128", path=path).stderr
+        assert "quoted.json:1:" in wrong and ': seq_len: whole number expected, found the string "64"' in wrong, wrong
         assert "demo.json: --name: \"a/b\"" in ctl("submit", spec, "--name", "a/b", path=path).stderr
     assert [params["spec"]["name"] for params in daemon.asked("submit")] == ["demo"] * 3 + ["other"]
     assert result.returncode == 0
