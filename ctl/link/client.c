@@ -645,6 +645,11 @@ const json_t *client_hello(const struct client *c)
 	return c->hello;
 }
 
+bool client_answers(const struct client *c)
+{
+	return !c->pinged && !c->silent;
+}
+
 bool client_lost(const struct client *c)
 {
 	return c->lost;

@@ -48,6 +48,8 @@ int client_reopen(struct client *c, struct ctl_error *e);
 bool client_restarted(const struct client *c); /* client_reopen found another gpt2d process */
 
 const json_t *client_hello(const struct client *c);
+/* False: gpt2d has not yet answered the ping that follows a silence of some seconds. */
+bool client_answers(const struct client *c);
 bool client_lost(const struct client *c);    /* the connection ended */
 bool client_untaken(const struct client *c); /* gpt2d did not get all of the last request */
 /* For poll, once client_next has returned CLIENT_QUIET. */

@@ -203,6 +203,9 @@ void text_running(const struct term *t, const json_t *status)
 		term_colour(t, TERM_PLAIN));
 	members_print(t->file, running,
 		"[        the run ends after the step in progress: {stopping}\n]");
+	if (strcmp(state, "running") == 0 && !json_is_object(json_object_get(running, "progress")))
+		members_print(t->file, run,
+			"        no step has ended yet[, started {started_at:time}]\n");
 	text_progress(t, json_object_get(running, "progress"));
 }
 

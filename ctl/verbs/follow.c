@@ -181,6 +181,19 @@ static void on_snapshot(struct watch *w, struct watch_run *r, const json_t *repl
 	output_flush(&w->ctl->output);
 }
 
+static void on_silent(struct watch *w, struct watch_run *r, int64_t silent_ns)
+{
+	struct following *f = (struct following *)w;
+	char text[FORMAT_BYTES];
+
+	progress_clear(&f->progress);
+	fprintf(f->progress.term->file,
+		"run %lld %s: %s, nothing new for %s (progress comes with each step)\n",
+		(long long)r->id, r->name, r->state,
+		format_duration((double)silent_ns / (double)CLOCK_S_NS, text));
+	output_flush(&w->ctl->output);
+}
+
 static void clear_bar(void *progress)
 {
 	progress_clear(progress);
@@ -196,7 +209,8 @@ int follow_run(
 				      .n = 1,
 				      .deadline_ns = -1,
 				      .event = on_event,
-				      .snapshot = ctl->output.json ? NULL : on_snapshot}};
+				      .snapshot = ctl->output.json ? NULL : on_snapshot,
+				      .silent = ctl->output.json ? NULL : on_silent}};
 	struct ctl_error e = {0}, why;
 	int exit;
 
@@ -236,7 +250,8 @@ const struct verb verb_follow = {
 	.max_args = 1,
 	.summary = "show a run's progress until it ends",
 	.text = "On a terminal: a bar with loss, tokens per second and the time left. "
-		"Elsewhere: plain lines. Of an experiment: after each block the change of "
+		"Elsewhere: plain lines. If no step ends for 5 s, and again after 10, 20, 40 s and "
+		"so on, a line says so. Of an experiment: after each block the change of "
 		"throughput of each arm, with its interval from 6 blocks on, and the time left. "
 		"For a queued run it prints why the run waits, again when the kind of reason "
 		"changes; not with --json. Interrupting it (Ctrl-C) does not affect the run. If "

@@ -134,6 +134,12 @@ static void take_reply(struct watch *w, struct watch_run *r, json_t *reply)
 		w->snapshot(w, r, reply);
 }
 
+static void heard(struct watch *w)
+{
+	w->event_ns = clock_mono_ns();
+	w->silent_ns = WATCH_SILENT_S * CLOCK_S_NS;
+}
+
 static int follow(struct watch *w, struct watch_run *r, struct ctl_error *e)
 {
 	json_t *params = json_pack("{s:I}", "id", (json_int_t)r->id), *reply;
@@ -150,6 +156,7 @@ static int follow(struct watch *w, struct watch_run *r, struct ctl_error *e)
 	if (exit)
 		return exit;
 	take_reply(w, r, reply);
+	heard(w);
 	json_decref(reply);
 	return 0;
 }
@@ -186,6 +193,7 @@ static void take_event(struct watch *w, const char *event, json_t *params)
 	if (!r || r->ended || (!done && seq > 0 && seq <= r->seq))
 		return; /* of a run followed before, or seen before the connection was lost */
 	r->seq = seq;
+	heard(w);
 	if (done || strcmp(event, EVENT_STATE) == 0) {
 		take_state(r, params);
 		r->waiting[0] = '\0';
@@ -205,7 +213,27 @@ static int64_t next_ns(const struct watch *w, const struct watch_run *r)
 	if (reports_waiting(w, r) && w->deadline_ns != 0 &&
 		(w->deadline_ns < 0 || r->ask_ns < w->deadline_ns))
 		return r->ask_ns;
+	if (w->silent && !is_queued(r) &&
+		(w->deadline_ns < 0 || w->event_ns + w->silent_ns < w->deadline_ns))
+		return w->event_ns + w->silent_ns;
 	return w->deadline_ns;
+}
+
+/* Nothing came until next_ns(). */
+static int take_silence(struct watch *w, struct watch_run *r, int64_t until_ns, struct ctl_error *e)
+{
+	if (r->done_by_ns) {
+		r->ended = true;
+		return 0;
+	}
+	if (until_ns == w->deadline_ns)
+		return e->exit = CTL_TIMEOUT;
+	if (is_queued(r))
+		return ask_waiting(w, r, e);
+	if (client_answers(w->client))
+		w->silent(w, r, w->silent_ns);
+	w->silent_ns *= 2;
+	return 0;
 }
 
 /* Handles events until no run is open: 0, or an exit status, with e unless it is empty. */
@@ -230,12 +258,7 @@ static int take_events(struct watch *w, struct ctl_error *e)
 			exit = follow_more(w, e);
 			break;
 		case CLIENT_QUIET:
-			if (r->done_by_ns)
-				r->ended = true;
-			else if (until_ns == w->deadline_ns)
-				exit = e->exit = CTL_TIMEOUT;
-			else
-				exit = ask_waiting(w, r, e);
+			exit = take_silence(w, r, until_ns, e);
 			break;
 		case CLIENT_INTERRUPTED:
 			exit = e->exit = CTL_CANCELLED;

@@ -11,7 +11,8 @@
 
 #include "ctl/verbs/verb.h"
 
-enum { WATCH_RUNS_MAX = 60 }; /* gpt2d allows a connection to follow 64 runs */
+/* gpt2d allows a connection to follow 64 runs */
+enum { WATCH_RUNS_MAX = 60, WATCH_SILENT_S = 5 };
 
 struct watch_run {
 	int64_t id;
@@ -43,9 +44,16 @@ struct watch {
 	 * neither is requested.
 	 */
 	void (*snapshot)(struct watch *w, struct watch_run *r, const json_t *reply);
+	/*
+	 * No event of r, which is in progress, came for that long: after WATCH_SILENT_S, then each
+	 * time after twice as long. NULL: it is not reported.
+	 */
+	void (*silent)(struct watch *w, struct watch_run *r, int64_t silent_ns);
 	/* gpt2d does not know r; e is the callback's. NULL: watch_until_end returns the error. */
 	void (*unknown)(struct watch *w, struct watch_run *r, struct ctl_error *e);
-	bool store_fails; /* private to watch.c */
+	/* private to watch.c; silent_ns: from event_ns, the last event, to the next report */
+	bool store_fails;
+	int64_t event_ns, silent_ns;
 };
 
 /*

@@ -108,6 +108,13 @@ def test_an_interrupted_wait_prints_the_state(path, verb, later, state):
         "follow the run with: gpt2ctl follow 1; end it with: gpt2ctl cancel 1\n")
 
 
+def test_follow_says_that_a_step_takes_long(path):
+    """The first step of a large model on CPU ranks takes minutes."""
+    with FakeDaemon(path, follow=follow_script(run_object(state="running"), [])), \
+            Terminal([str(CTL), "follow", "1"], environment(path)) as terminal:
+        terminal.wait(r"run 1 demo: running\r\nrun 1 demo: running, nothing new for 5\.00 s \(progress comes with each step\)")
+
+
 def test_follow_says_what_a_queued_run_waits_for(path):
     """At once, and not where it waits for a moment only."""
     outlook = {"position": 2, "waiting": "drained: since 2026-01-08 by ann: maint", "starts_in_s": None}
