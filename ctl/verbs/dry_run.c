@@ -3,9 +3,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctl/print/members.h"
 #include "ctl/print/text.h"
+#include "ctl/verbs/show.h"
+#include "proto/spec/spec.h"
+#include "proto/spec/spec_table.h"
 #include "proto/stats/verdict.h"
 
 /* ---- the lines of an arm: an array, so that the lines of arms can be compared ---- */
@@ -177,67 +181,31 @@ static void print_plan(FILE *out, const json_t *plan)
 
 /* ---- the keys that an arm changes ---- */
 
-enum { CHANGE_DEPTH = 8 };
+struct differences {
+	FILE *out;
+	size_t n;
+	bool buckets; /* in bucket sizes alone */
+};
 
-static void print_json(FILE *out, const json_t *value)
+static void count_difference(
+	const struct spec_row *row, const char *own, const char *others, void *arg)
 {
-	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-	char clean[1024];
+	struct differences *d = arg;
+	const size_t key = (size_t)(row - spec_table);
 
-	term_clean(text ? text : "absent", clean, sizeof(clean));
-	fputs(clean, out);
-	free(text);
+	d->n++;
+	d->buckets &= key == SPEC_KEY_REDUCE_BUCKET || key == SPEC_KEY_ALLGATHER_BUCKET;
 }
 
-/* 1 and 1.0 are equal. Keys that a change does not name stay. */
-static bool differs(const json_t *value, const json_t *before, int depth)
+static void print_difference(
+	const struct spec_row *row, const char *own, const char *others, void *arg)
 {
-	const json_t *inner;
-	const char *key;
+	const struct differences *d = arg;
+	char clean[2][512];
 
-	if (json_is_real(value) != json_is_real(before) && json_is_number(value) &&
-		json_is_number(before))
-		return json_number_value(value) != json_number_value(before);
-	if (!json_is_object(value) || depth == CHANGE_DEPTH)
-		return !json_equal(value, before);
-	json_object_foreach((json_t *)value, key, inner) {
-		if (differs(inner, json_object_get(before, key), depth + 1))
-			return true;
-	}
-	return false;
-}
-
-static void print_changes(
-	FILE *out, const json_t *changes, const json_t *base, const char *path, int depth)
-{
-	const json_t *value, *before;
-	char inner[512], clean[512];
-	const char *key;
-
-	json_object_foreach((json_t *)changes, key, value) {
-		snprintf(inner, sizeof(inner), "%.255s%s%.255s", path, *path ? "." : "", key);
-		before = json_object_get(base, key);
-		if (!differs(value, before, depth))
-			continue;
-		if (json_is_object(value) && depth < CHANGE_DEPTH) {
-			print_changes(out, value, before, inner, depth + 1);
-			continue;
-		}
-		term_clean(inner, clean, sizeof(clean));
-		fprintf(out, "    %s ", clean);
-		print_json(out, value);
-		fputs(", not ", out);
-		print_json(out, before);
-		fputc('\n', out);
-	}
-}
-
-/* A member of zero_optimization, of the arm or else of the whole spec. */
-static const json_t *zero_of(const json_t *spec, const json_t *changes, const char *key)
-{
-	const json_t *own = json_object_get(json_object_get(changes, "zero_optimization"), key);
-
-	return own ? own : json_object_get(json_object_get(spec, "zero_optimization"), key);
+	term_clean(strcmp(own, "null") == 0 ? "absent" : own, clean[0], sizeof(clean[0]));
+	term_clean(strcmp(others, "null") == 0 ? "absent" : others, clean[1], sizeof(clean[1]));
+	fprintf(d->out, "    %s %s, not %s\n", row->key, clean[0], clean[1]);
 }
 
 static const json_t *plan_of(const json_t *row)
@@ -245,53 +213,59 @@ static const json_t *plan_of(const json_t *row)
 	return json_object_get(json_object_get(row, "check"), "plan");
 }
 
-/* Only bucket sizes differ, and the effective plan equals the first arm's. */
-static bool is_identical(
-	const json_t *spec, const json_t *changes, const json_t *plan, const json_t *first)
+/* The effective plan is the first arm's. */
+static bool same_plan(const json_t *plan, const json_t *first)
 {
 	static const char *const effective[] = {
 		"reduce_elems", "n_reduce", "gather_elems", "n_gather", "arena_elems"};
-	json_t *others = json_deep_copy(changes);
-	json_t *zero = json_object_get(others, "zero_optimization");
-	bool identical = json_is_object(plan);
+	bool same = json_is_object(plan);
 
-	json_object_del(zero, "reduce_bucket_size");
-	json_object_del(zero, "allgather_bucket_size");
-	if (differs(others, spec, 0))
-		identical = false;
 	for (size_t i = 0; i < sizeof(effective) / sizeof(effective[0]); i++)
-		identical = identical &&
-			json_equal(json_object_get(plan, effective[i]),
-				json_object_get(first, effective[i]));
-	json_decref(others);
-	return identical;
+		same &= json_equal(
+			json_object_get(plan, effective[i]), json_object_get(first, effective[i]));
+	return same;
 }
 
-static void print_arm(const struct term *t, const json_t *reply, const json_t *lines, size_t arm)
+/* What arm has that the spec's first arm, the one of row first, does not have. */
+static void print_changes(
+	FILE *out, const struct spec *spec, size_t arm, const json_t *row, const json_t *first)
 {
-	const json_t *rows = json_object_get(reply, "arms"), *row = json_array_get(rows, arm);
-	const json_t *spec = json_object_get(reply, "spec"), *changes, *plan = plan_of(row);
-	char name[80], first[80];
+	struct differences d = {.out = out, .buckets = true};
 
-	format_string(row, "arm", "", name, sizeof(name));
-	fprintf(t->file, "\n%sarm %s%s", term_colour(t, TERM_BOLD), name,
-		term_colour(t, TERM_PLAIN));
-	members_print(t->file, row, "  spec {spec_sha256:16|-}\n");
-	changes = json_object_get(
-		json_object_get(spec, "arms"), json_string_value(json_object_get(row, "arm")));
-	if (arm > 0) {
-		const bool other = changes && differs(changes, spec, 0);
-
-		format_string(json_array_get(rows, 0), "arm", "", first, sizeof(first));
-		fprintf(t->file, "  %s %s%s\n", other ? "differs from" : "the same as", first,
-			other ? ":" : "");
-		print_changes(t->file, changes, spec, "", 0);
-		if (other && is_identical(spec, changes, plan, plan_of(json_array_get(rows, 0))))
-			fprintf(t->file, "  %-22s the engine runs this arm as it runs %s\n",
-				"identical plan", first);
+	spec_differences(spec, arm, 0, count_difference, &d);
+	members_print(out, first, d.n > 0 ? "  differs from {arm}:\n" : "  the same as {arm}\n");
+	spec_differences(spec, arm, 0, print_difference, &d);
+	if (d.n > 0 && d.buckets && same_plan(plan_of(row), plan_of(first))) {
+		fprintf(out, "  %-22s ", "identical plan");
+		members_print(out, first, "the engine runs this arm as it runs {arm}\n");
 	}
-	print_plan(t->file, plan);
-	print_lines(t->file, lines, arm, false);
+}
+
+/* The arm of a row; 0 for the only one of a spec without arms. */
+static size_t arm_of(const struct spec *spec, const json_t *row)
+{
+	const char *name = json_string_value(json_object_get(row, "arm"));
+	size_t arm = spec->n_arms - 1;
+
+	while (arm > 0 && name && strcmp(spec->arms[arm].name, name) != 0)
+		arm--;
+	return arm;
+}
+
+/* spec: NULL if this gpt2ctl cannot read it. */
+static void print_arm(const struct term *t, const json_t *rows, const struct spec *spec,
+	const json_t *lines, size_t i)
+{
+	const json_t *row = json_array_get(rows, i);
+
+	fprintf(t->file, "\n%s", term_colour(t, TERM_BOLD));
+	members_print(t->file, row, "arm {arm|}");
+	fputs(term_colour(t, TERM_PLAIN), t->file);
+	members_print(t->file, row, "  spec {spec_sha256:16|-}\n");
+	if (i > 0 && spec)
+		print_changes(t->file, spec, arm_of(spec, row), row, json_array_get(rows, 0));
+	print_plan(t->file, plan_of(row));
+	print_lines(t->file, lines, i, false);
 }
 
 /* ---- all ---- */
@@ -319,6 +293,8 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 	const size_t n = json_array_size(rows);
 	FILE *out = o->out.file;
 	json_t *lines = json_array(), *warnings = text_warnings(rows);
+	struct ctl_error e = {0};
+	struct spec *parsed = show_spec(reply, &e);
 	size_t i;
 
 	fputs("dry run: nothing is queued\n", out);
@@ -332,15 +308,12 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 	}
 	json_array_foreach(rows, i, row) {
 		json_t *own = describe(json_object_get(row, "check"));
-		const json_t *stage = zero_of(spec,
-			json_object_get(json_object_get(spec, "arms"),
-				json_string_value(json_object_get(row, "arm"))),
-			"stage");
 
-		if (json_is_integer(stage))
+		if (parsed)
 			json_array_append_new(own,
 				json_sprintf("  %-22s %lld", "ZeRO stage",
-					(long long)json_integer_value(stage)));
+					(long long)parsed->arms[arm_of(parsed, row)]
+						.config.zero_stage));
 		json_array_append_new(lines, own);
 	}
 	if (n > 1)
@@ -350,10 +323,12 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 		print_lines(out, lines, 0, true);
 	}
 	for (i = 0; i < n; i++)
-		print_arm(&o->out, reply, lines, i);
+		print_arm(&o->out, rows, parsed, lines, i);
 	if (json_array_size(warnings) > 0)
 		fputc('\n', out);
 	text_print_warnings(&o->out, warnings);
+	spec_free(parsed);
+	ctl_error_clear(&e);
 	json_decref(warnings);
 	json_decref(lines);
 }
