@@ -92,15 +92,14 @@ const struct settings_row settings_rows[] = {
 	{"checkpoint_roots", SETTING_LIST, AT(checkpoint_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may write checkpoints",
-		.manual =
-			"This applies to the spec key\n"
-			".Ic checkpoint.dir .\n"
-			"Without that key a run writes its checkpoints in its own folder.\n"
-			"The user gpt2d runs as must be able to write to these folders.\n"
-			"A service cannot write below /home, /usr, /boot and /etc.\n"
-			"AS A SERVICE in\n"
-			".Xr gpt2d 8\n"
-			"explains how to change that.\n"},
+		.manual = "This applies to the spec key\n"
+			  ".Ic checkpoint.dir .\n"
+			  "Without that key a run writes its checkpoints in its own folder.\n"
+			  "The user gpt2d runs as must be able to write to these folders.\n"
+			  "A service cannot write below /home, /usr, /boot and /etc.\n"
+			  "AS A SERVICE in\n"
+			  ".Xr gpt2d 8\n"
+			  "explains how to change that.\n"},
 	{"log_file", SETTING_PATH, AT(log_file),
 		.unset = "standard error, which is the journal under systemd",
 		.help = "log file, appended to; or the word stderr, or journal",
