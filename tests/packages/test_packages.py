@@ -242,6 +242,16 @@ def test_a_reload_checks_the_settings(testbed):
     testbed.run("systemctl", "reload", "gpt2d")
 
 
+def test_members_export_weights(testbed):
+    """The state directory is gpt2d's alone, so the package has a folder for checkpoints that the group can read."""
+    folder = "/var/lib/gpt2d-checkpoints"
+    run = submit(testbed, "weights", 5, user="ann", checkpoint={"at_end": True, "dir": folder})
+    wait_for(lambda: state(testbed, run) == "done", "a run that saves a checkpoint")
+    testbed.shell(f"gpt2ctl export {run} --output weights && ls weights/model.safetensors", user="bob")
+    assert "Permission denied" in testbed.shell(f"ls {folder}", user="eve", check=False).stderr
+    testbed.shell(f"rm -r {folder}/{run}-weights")
+
+
 def test_checkpoints_in_a_folder_of_the_machine(testbed):
     """The unit must not forbid what checkpoint_roots allows."""
     part = testbed.tree / "etc/gpt2d/gpt2d.conf.d/part.conf"
