@@ -230,7 +230,7 @@ def test_a_reload_checks_the_settings(testbed):
     """With the rights of the service: root's gpt2d -n can read a key that the service cannot."""
     part = testbed.tree / "etc/gpt2d/gpt2d.conf.d/part.conf"
     for text, error in (("ranks = 1\nidle_relaese = 1h\n", "part.conf:2: idle_relaese: no such setting"),
-            ("log_file = /var/log/gpt2d.log\n", "part.conf:1: log_file: /var/log/gpt2d.log: cannot be made in /var/log: Permission denied")):
+            ("log_file = /var/log/gpt2d.log\n", "part.conf:1: log_file: /var/log/gpt2d.log: cannot be created in /var/log: Permission denied")):
         part.write_text(text)
         assert testbed.run("systemctl", "reload", "gpt2d", check=False).returncode != 0
         assert error in testbed.run("systemctl", "status", "--no-pager", "--full", "gpt2d").stdout
@@ -417,7 +417,7 @@ def test_downgrade(testbed):
     assert refused.returncode != 0
     assert "schema 99, this gpt2d supports" in testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
     testbed.run("systemctl", "stop", "gpt2d")
-    version = re.search(r"knows (\d+) and older", testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout)[1]
+    version = re.search(r"supports up to (\d+)", testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout)[1]
     testbed.run("sqlite3", "/var/lib/gpt2d/gpt2d.db", f"update schema set version = {version}")
     install(testbed, "gpt2d_new", "gpt2ctl_new")
     testbed.run("systemctl", "restart", "gpt2d")
