@@ -33,7 +33,7 @@ def test_faster(tmp_path):
 
 
 def test_same_and_ambiguous(tmp_path):
-    assert "verdict: SAME   (every block has exactly" in judge(tmp_path, A, A, "--paired").stdout
+    assert "verdict: SAME   (both have exactly the same times)" in judge(tmp_path, A, A, "--paired").stdout
     assert "verdict: SAME   (the whole interval" in judge(tmp_path, A, A, "--margin", "0.05").stdout
     wide = [value * (1.2 - i / 20) for i, value in enumerate(A)]
     assert judge(tmp_path, A, wide).stdout.endswith(
