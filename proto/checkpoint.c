@@ -283,6 +283,7 @@ int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpo
 {
 	struct checkpoint *c = memory_zeroed(1, sizeof(*c));
 	struct reading r = {.c = c, .error = error, .error_bytes = error_bytes};
+	const char *version;
 	json_error_t why;
 
 	snprintf(c->dir, sizeof(c->dir), "%s", dir);
@@ -293,6 +294,12 @@ int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpo
 		refuse(&r, "an object expected");
 	if (artifact_sha256(text, n, c->sha256) < 0)
 		refuse(&r, "no SHA-256 of it");
+	version = json_string_value(json_object_get(c->manifest, "schema_version"));
+	if (!version || strncmp(version, CHECKPOINT_SCHEMA, strlen("1.")) != 0)
+		refuse(&r,
+			"schema_version: \"%.16s\" is not supported (expected " CHECKPOINT_SCHEMA
+			")",
+			version ? version : "");
 	c->step = read_count(&r, c->manifest, "step", ELEMS_MAX);
 	c->param_elems = read_count(&r, c->manifest, "param_elems", ELEMS_MAX);
 	if (!r.wrong)

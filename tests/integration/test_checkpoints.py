@@ -273,6 +273,17 @@ def test_what_cannot_be_resumed_is_refused():
             assert [error["key"] for error in refused.value.data["errors"]] == ["resume_from"]
             assert why in refused.value.data["errors"][0]["message"]
         number = first["id"]
+        manifest = folder / f"step-{SAVED}" / "manifest.json"
+        text = manifest.read_text()
+        manifest.write_text(text.replace('"schema_version": "1.0"', '"schema_version": "2.0"'))
+        with pytest.raises(RpcError) as refused:
+            c.submit(clean(training("rest", resume_from=number)))
+        assert 'schema_version: "2.0" is not supported (expected 1.0)' in refused.value.data["errors"][0]["message"]
+        # of a build that did not write the hash
+        manifest.write_text("".join(line for line in text.splitlines(True) if "train_sha256" not in line))
+        finish(c, training("rest", resume_from=number))
+        assert "could not be compared" not in d.said()
+        manifest.write_text(text)
         flip(folder / f"step-{SAVED}" / "shard-0-of-2.bin")
         end = c.wait(c.submit(clean(training("rest", resume_from=number))))
         assert end["state"] == "failed"
