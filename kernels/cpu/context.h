@@ -1,4 +1,4 @@
-/* context.h: what the CPU operations see of a context. */
+/* context.h: the part of a context that CPU operations use. */
 #ifndef GPT2D_KERNELS_CPU_CONTEXT_H
 #define GPT2D_KERNELS_CPU_CONTEXT_H
 
@@ -21,7 +21,7 @@ struct k_context {
 	char library[128];
 };
 
-/* Keep this message if it is the context's first failure. */
+/* Keeps this message if it is the context's first failure. */
 __attribute__((format(printf, 2, 3))) void context_fail(
 	struct k_context *ctx, const char *format, ...);
 

@@ -7,7 +7,7 @@
 /* For an operation's arguments. NULL becomes p = 0. */
 struct k_dropout dropout_copy(const struct k_dropout *drop);
 
-/* When the operation runs: offset becomes what it stands for. */
+/* When the operation runs: replaces offset by its value. */
 void dropout_resolve(struct k_dropout *drop);
 
 /* mask (n): 0 or 1/(1-p) for elements first .. first+n-1. */

@@ -10,7 +10,7 @@ enum gemm_op { GEMM_N = CblasNoTrans, GEMM_T = CblasTrans };
 
 struct gemm_matrix {
 	const k_real *at;
-	int64_t stride; /* elements from row to row as it lies in memory */
+	int64_t stride; /* elements from row to row in memory */
 	enum gemm_op op;
 };
 

@@ -1,4 +1,4 @@
-/* scratch.h: what operations take of a pool's memory; each stands beside its operation. */
+/* scratch.h: the memory of a pool that operations take; each is defined beside its operation. */
 #ifndef GPT2D_KERNELS_CPU_SCRATCH_H
 #define GPT2D_KERNELS_CPU_SCRATCH_H
 

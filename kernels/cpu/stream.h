@@ -1,7 +1,7 @@
 /*
- * stream.h: how an operation gets onto a stream. A compute stream runs it in the calling thread
- * with the context's pool; any other stream is one worker thread with a queue, and its operations
- * run on that thread alone.
+ * stream.h: how an operation is submitted to a stream. A compute stream runs it in the calling
+ * thread with the context's pool; any other stream is one worker thread with a queue, and its
+ * operations run on that thread alone.
  */
 #ifndef GPT2D_KERNELS_CPU_STREAM_H
 #define GPT2D_KERNELS_CPU_STREAM_H
@@ -20,7 +20,7 @@ struct k_stream {
 typedef int stream_fn(struct k_stream *s, const void *args);
 
 /*
- * Run fn(s, args) in stream order; args (bytes) are copied when it cannot run at once. Blocks while
+ * Runs fn(s, args) in stream order; args (bytes) are copied if it cannot run at once. Blocks while
  * the queue is full. stream_submit runs nothing once the context has failed; stream_submit_always
  * does.
  */

@@ -1,8 +1,7 @@
 /*
  * vec.h: the inner loops of the operations, on contiguous elements in one thread. The vec_*.c files
- * are built once per instruction set; a context holds the best table that its processor can run.
- * Within one instruction set the result for an element does not depend on where it stands in the
- * loop.
+ * are built once per instruction set; a context has the best table that its processor can run.
+ * Within one instruction set the result for an element does not depend on its position in the loop.
  */
 #ifndef GPT2D_KERNELS_CPU_VEC_H
 #define GPT2D_KERNELS_CPU_VEC_H
@@ -53,7 +52,7 @@ struct vec {
 	/* Sum of squares of at most K_SUM_BLOCK_ELEMS, in the order that kernels.h fixes. */
 	double (*squares)(const k_real *x, int64_t n);
 
-	/* vec_adamw.c; params NULL: not wanted */
+	/* vec_adamw.c; params NULL: not needed */
 	void (*adamw)(k_real *master, k_real *params, k_real *m, k_real *v, const k_real *grads,
 		int64_t n, const struct vec_adamw_args *args);
 
