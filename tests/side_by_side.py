@@ -35,7 +35,7 @@ class Queue:
             return self.files.pop(0) if self.files and not self.interrupted else None
 
     def stop(self, *_):
-        # the processes that run are of this group and were told as well
+        # the running processes are in this group and got the signal as well
         self.interrupted = True
 
     def work(self):

@@ -128,7 +128,7 @@ def lines(path):
 
 
 def blank_comments(text):
-    """The text with each character of a block comment replaced by a letter, lines kept."""
+    """The text with each character of a block comment replaced by a letter; lines stay."""
     return re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", "c", match[0]), text, flags=re.S)
 
 
@@ -141,7 +141,7 @@ def room_of(name):
 
 
 def row_of(room, table):
-    """The row of a table of rooms that a nested room falls under: its own, or the one of a folder above."""
+    """The row for a nested room: its own, or that of a parent folder."""
     return any(room == name or room.startswith(name + "/") for name in table)
 
 
@@ -184,7 +184,7 @@ def includes(root):
 
 
 def no_cuda_switch(root):
-    """engine/ is the same for every backend: no preprocessor condition about CUDA."""
+    """engine/ is the same for every backend: no preprocessor conditions about CUDA."""
     findings = []
     for path in files(root, C_ENDINGS):
         name = relative(root, path)
@@ -240,7 +240,7 @@ def layout(root):
 
 
 def function_sizes(root):
-    """A function in C does one thing, on one screen; those of CUDA, whose kernels hold their tiles, are not counted."""
+    """A C function does one thing and fits on one screen; CUDA functions, whose kernels contain their tiles, are not counted."""
     findings = []
     for path in files(root, (".c",)):
         begun = name = None
@@ -258,7 +258,7 @@ def function_sizes(root):
 
 
 def nothing_unfinished(root):
-    """No notes to self in what is delivered."""
+    """No unfinished notes in the sources."""
     findings = []
     for path in files(root, C_ENDINGS + (".py", ".build", ".sh")):
         name = relative(root, path)
@@ -284,7 +284,7 @@ def header_comments(root):
 
 
 def prefixes_of(path):
-    """What a public name of this file may begin with: its own name, or the first words of it."""
+    """The allowed prefixes of public names in this file: its name, or the first words of it."""
     if path.name == "kernels.h":
         return ("k_",)
     words = path.stem.split("_")

@@ -1,4 +1,4 @@
-"""Each rule finds what it is there for, and leaves alone what is right."""
+"""Each rule finds violations, and accepts correct code."""
 
 import pytest
 
@@ -151,7 +151,7 @@ def test_public_name_of_a_part(tmp_path):
 
 
 def test_includes_in_a_circle(tmp_path):
-    """Through three files and through the sources alone, a source and its header count as one."""
+    """Through three files and through sources; a source and its header count as one."""
     root = tree(tmp_path, daemon__a_DOT_c='#include "daemon/b.h"\n', daemon__b_DOT_h='#include "daemon/c.h"\n',
         daemon__c_DOT_c='#include "daemon/a.h"\n', daemon__a_DOT_h="\n", daemon__c_DOT_h="\n",
         daemon__d_DOT_c='#include "daemon/d.h"\n#include "daemon/a.h"\n', daemon__d_DOT_h="\n")

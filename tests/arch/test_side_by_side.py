@@ -1,4 +1,4 @@
-"""Files of tests that run side by side: all their results are in one file, and none that died is taken for green."""
+"""Files of tests that run side by side: all results are in one file, and a program that died does not count as passed."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ WAITS = ("import pathlib, time\n\ndef test_{0}():\n    folder = pathlib.Path(__f
 
 
 def side_by_side(folder, files, *options):
-    """(status, output, what tally.py says of the results)."""
+    """(status, output, tally.py's summary of the results)."""
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     results = folder / "results.xml"

@@ -1,4 +1,4 @@
-"""The closing line of tests/run counts what ran, and never takes a dead program for a green one."""
+"""The last line of tests/run counts the cases that ran; a dead program never counts as passed."""
 
 import json
 import sys

@@ -17,7 +17,7 @@ def test_tree(rule):
 
 
 def test_tree_is_seen():
-    """A rule over no file would pass."""
+    """A rule that checks no file would always pass."""
     assert len(rules.files(ROOT, rules.C_ENDINGS)) > 15
 
 
@@ -50,16 +50,16 @@ def test_every_case_names_tests_that_are_there():
 
 
 def test_ranges_for_a_profiler_are_called_as_said():
-    """Who filters a profile by name has the names of step.h."""
+    """Names for filters of a profile are those in step.h."""
     header, source = ((ROOT / "engine/train" / name).read_text(encoding="utf-8") for name in ("step.h", "step.c"))
-    told = set(re.findall(r"\b(?:train|val)/\w+", re.sub(r"(?m)^#include.*", "", header)))
-    assert {"train/dataload", "train/forward", "train/loss", "train/backward", "train/optimizer_step"} <= told
+    reported = set(re.findall(r"\b(?:train|val)/\w+", re.sub(r"(?m)^#include.*", "", header)))
+    assert {"train/dataload", "train/forward", "train/loss", "train/backward", "train/optimizer_step"} <= reported
     begun = set(re.findall(r'k_range_begin\("([^"]+)"\)', source))
-    assert begun == told - {"train/reduce", "train/gather"}  # zero.c's, with the bucket's number
+    assert begun == reported - {"train/reduce", "train/gather"}  # zero.c's, with the bucket's number
 
 
 def test_the_version_has_one_place():
-    """meson.build's; the newest heading of the changes is of that version."""
+    """The version of meson.build is that of the newest heading in the changes."""
     version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text(encoding="utf-8"))[1]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, flags=re.M)[1] == version

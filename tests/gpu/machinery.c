@@ -371,7 +371,7 @@ static void test_failed_choosing(struct machine *m)
 
 	check(m, "choosing begins", k_choices_begin(m->compute, a, N * sizeof *a) == 0);
 	k_sum_in_order(m->compute, a, srcs, 1000, N);
-	check(m, "its failure is told at its end", k_choices_end(m->compute) == -EIO);
+	check(m, "its failure is reported at its end", k_choices_end(m->compute) == -EIO);
 	check(m, "with the reason",
 		k_graph_error(m->ctx) && strstr(k_graph_error(m->ctx), "1000 sources"));
 	check(m, "the context goes on", !k_context_error(m->ctx));
@@ -389,7 +389,7 @@ static void test_failed_capture(struct machine *m)
 
 	check(m, "a capture begins", k_graph_begin(m->compute) == 0);
 	k_sum_in_order(m->compute, a, srcs, 1000, N); /* more sources than it takes */
-	check(m, "its failure is told at its end",
+	check(m, "its failure is reported at its end",
 		k_graph_end(m->compute, &graph) == -EIO && !graph);
 	check(m, "with the reason",
 		k_graph_error(m->ctx) && strstr(k_graph_error(m->ctx), "1000 sources"));

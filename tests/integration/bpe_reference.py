@@ -13,7 +13,7 @@ SAMPLE = "the quick fox isn't here; the other one is there:  we'll see if (a  ==
 
 
 def alphabet():
-    """The characters that vocab.json has for bytes."""
+    """The characters of bytes in vocab.json."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
@@ -45,7 +45,7 @@ def pieces(text):
         if not end:
             end = run(text, at, "blank")
             if end < len(text) and end - at > 1:
-                end -= 1 # the last blank belongs to what follows
+                end -= 1 # the last blank belongs to the next piece
         yield "".join(ALPHABET[byte] for byte in text[at:end].encode())
         at = end
 

@@ -68,7 +68,7 @@ def status_reply(params, connection):
 
 
 def segment(number, arm, times, **more):
-    """The segment at that index, from 0."""
+    """The segment with this index, from 0."""
     tokens = 100 * len(times)
     return {"segment": number + 1, "block": number // 2 + 1, "position": number % 2 + 1, "arm": arm, "state": "done", "reason": "", "void": None,
         "started_at": None, "ended_at": None, "dir": "", "summary": {

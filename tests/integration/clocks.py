@@ -29,7 +29,7 @@ class Clocks:
             "ASAN_OPTIONS": sanitizer}
 
     def set(self, utc_s=None, boot_s=None, mono_s=None):
-        """Ahead of the machine's by so much; None: as before."""
+        """Ahead of the machine's clock by this much; None: unchanged."""
         for at, value in ((0, utc_s), (8, boot_s), (16, mono_s)):
             if value is not None:
                 self.map[at:at + 8] = struct.pack("q", value)

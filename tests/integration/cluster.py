@@ -30,7 +30,7 @@ def members(client):
 
 
 class Cluster:
-    """n gpt2d with so many ranks each. inside: the words before the command of each node, from nodes_hosts.py. alone: the leader only."""
+    """n gpt2d with this many ranks each. inside: prefix of each node's command, from nodes_hosts.py. alone: only the leader."""
 
     def __init__(self, n=2, ranks=1, inside=None, interface="lo", address="127.0.0.1", engine=None, timeout=3, ready=True,
             environment=None, alone=False):
@@ -97,7 +97,7 @@ class Cluster:
 
 
 class Stranger:
-    """A member made of openssl(1): what it is sent, and what it is told."""
+    """A member made of openssl(1): the messages that it sends and receives."""
 
     def __init__(self, nodes, node=1, key=None, cluster=NAME, enter=()):
         secret = hmac.new(b"\0" * 32, key or nodes.key.read_bytes(), hashlib.sha256).digest()

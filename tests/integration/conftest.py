@@ -13,7 +13,7 @@ import helpers
 
 @pytest.fixture(autouse=True)
 def kills_only_processes(monkeypatch):
-    """A pid of 0 or below would be this process's own group, pytest and who started it: of a rank that has ended, say."""
+    """A pid of 0 or below (of a rank that has ended, say) would mean this process group, with pytest and its parent."""
     kill = os.kill
 
     def one(pid, number):
@@ -25,13 +25,13 @@ def kills_only_processes(monkeypatch):
 
 @pytest.fixture
 def daemon():
-    """helpers.Daemon, as a thing to call."""
+    """helpers.Daemon, as a function."""
     return helpers.Daemon
 
 
 @pytest.fixture
 def path(tmp_path):
-    """Where a scripted daemon may have its socket."""
+    """A directory for the socket of a scripted daemon."""
     return tmp_path / "s"
 
 

@@ -15,7 +15,7 @@ PROGRAM = BUILD / "engine/gpt2-engine-cpu"
 
 
 class Rank:
-    """One engine process and what it said so far."""
+    """One engine process and its messages so far."""
 
     def __init__(self, *args, env=None, inside=()):
         self.sock, theirs = socket.socketpair()
@@ -32,7 +32,7 @@ class Rank:
         self.sock.sendall(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n")
 
     def read(self, seconds):
-        """More messages, if any come in that time; False at the end of file."""
+        """Waits this long for more messages; False at the end of file."""
         if not select.select([self.sock], [], [], seconds)[0]:
             return True
         data = self.sock.recv(1 << 16)
@@ -46,7 +46,7 @@ class Rank:
         return bool(data)
 
     def wait(self, *methods, seconds=120, **wanted):
-        """The next message of one of the methods whose params hold what is wanted, after the last one waited for."""
+        """The next message of one of the methods whose params contain wanted, after the last one that was returned."""
         deadline = time.monotonic() + seconds
         while True:
             while self.taken < len(self.messages):
@@ -59,7 +59,7 @@ class Rank:
             assert self.read(min(left, 1)), f"ended before {' or '.join(methods)}: {self.messages[-5:]}"
 
     def drain(self, seconds=0.2):
-        """Whatever comes in that time."""
+        """All messages within this time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.read(max(0, deadline - time.monotonic())):
             pass
@@ -68,7 +68,7 @@ class Rank:
         return [params for name, params in self.messages if name == method]
 
     def end(self, seconds=60):
-        """Its exit status, once its line is at its end."""
+        """Its exit status, once its link is closed."""
         while self.read(seconds):
             pass
         return self.process.wait(seconds)
@@ -81,7 +81,7 @@ class Rank:
 
 
 class Ranks:
-    """A world of engines, connected and ready. nodes: the node of each rank; inside: what runs a rank there, by rank."""
+    """A world of engines, connected and ready. nodes: the node of each rank; inside: the command prefix of a rank."""
 
     def __init__(self, world=1, threads=1, env=None, options=(), nodes=None, inside=None):
         self.world = world

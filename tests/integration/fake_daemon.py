@@ -120,7 +120,7 @@ class FakeDaemon:
         return [params for name, params in self.requests if name == method]
 
     def stop(self):
-        """As a daemon that was killed: the socket file stays."""
+        """Like a daemon that was killed: the socket file stays."""
         if self.listener:
             self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
@@ -139,7 +139,7 @@ class FakeDaemon:
 
 
 def follow_script(run, events, then=None):
-    """A "follow" method: the run as it is, then events (method, params), then what the test wants."""
+    """A "follow" method: the run, then events (method, params), then the test's own steps."""
     def follow(params, connection):
         def after():
             for method, more in events:

@@ -9,42 +9,41 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     crash.rR.sS   rank R kills itself with SIGKILL at step S
     exitN.rR.sS   rank R exits with status N at step S
     stop.rR.sS    rank R stops itself (SIGSTOP) at step S
-    hang.rR.sS    rank R says that it lives and does no more
+    hang.rR.sS    rank R only sends heartbeats
     fail.rR.sS    rank R reports the failure "made_up"
     poison.rR.sS  the same, poisoned, and exits with 71
     closes.rR.sS  rank R closes its link and takes 2 s to exit, with 3
     last.rR.sS    the same as fail, after many log messages, and exits with 3 at once
     lost.rR.sS    rank R reports that a peer was lost
-    garbage.rR.sS rank R sends what is no message
+    garbage.rR.sS rank R sends an invalid message
     long.rR.sS    rank R sends 100 MB without a newline
     flood.rR.sS   rank R sends log messages for ever, as fast as it can
-    hog.rR.sS     rank R takes memory until it gets no more
-    early.rR      rank R kills itself as soon as it is given the segment, the first time only
+    hog.rR.sS     rank R allocates memory until that fails
+    early.rR      rank R kills itself as soon as it gets the segment, the first time only
     never.rR      the same, each time
     deaf          segment.cancel is ignored
-    untoldN       the last step (of segment N, of any without) comes no sooner than there is a file "told" beside the
-                  state directory
-    enduntold     what comes after segment.trained, files too, comes no sooner than that, or than engine.exit
+    heldN         the last step (of segment N, or of any) waits for the file "unhold" beside the state directory
+    endheld       everything after segment.trained, files too, waits for that file or for engine.exit
     slowend       a second between segment.trained and segment.done
     noend         segment.done never comes
-    nosay         the same, although all files are there
-    silent        nothing is said of the end at all, although all files are there
+    nosay         the same, although all files exist
+    silent        the end is not reported, although all files exist
     wide          the summary of a segment has 5,000 step times
     badmark       the marker has another hash than that of the metrics
-    laststepN     the last step (of segment N, of any without) goes on until engine.exit comes
+    laststepN     the last step (of segment N, or of any) lasts until engine.exit
     endfail       the artifacts of a segment cannot be written
     endfail1      those of the first segment cannot
     logs          a log message with each step
-    jitter        an hour is told as the time of each step
+    jitter        the reported time of each step is an hour
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
-engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
+engines that ignore engine.exit, "half" for one (rank 1) that dies while the ranks connect;
 GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds, "closes"
 for one that closes its link and exits with 3 that much later;
 GPT2D_FAKE_SUMMARY a list (JSON) of {"when": members of segment.start, "set": members of its summary};
 GPT2D_FAKE_CRASH members (JSON) of segment.start: rank 0 kills itself in the first step of such a segment;
 GPT2D_FAKE_FAIL the same, but it reports the failure "made_up";
-GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
+GPT2D_FAKE_GPU a list (JSON) of with the figures that the ranks report of their GPUs. A spec whose seed is 666 is refused by the
 checker; one whose data.train is a stuck.bin is never answered, an endless.bin is never read to its end.
 """
 
@@ -72,13 +71,13 @@ class Link:
         self.socket.sendall(line.encode())
 
     def close(self):
-        """The process goes on for a while, as one that has much memory to give back."""
+        """The process lives on for a while, like one that has much memory to free."""
         self.socket.close()
         time.sleep(2)
         os._exit(3)
 
     def await_exit(self):
-        """As one that is in a long step: nothing is taken from the link."""
+        """Like a long step: nothing is read from the link."""
         while b'"engine.exit"' not in (waits := self.buffer + self.peek()):
             self.send("engine.alive")
             if b'"segment.cancel"' in waits:
@@ -92,7 +91,7 @@ class Link:
             return b""
 
     def receive(self, timeout):
-        """(method, params) or None; ends the process when gpt2d has gone."""
+        """(method, params) or None; ends the process when gpt2d has ended."""
         until = time.monotonic() + timeout
         while b"\n" not in self.buffer:
             left = until - time.monotonic()
@@ -109,7 +108,7 @@ class Link:
 
 
 def merge(base, more):
-    """The keys of more over those of base; a key of more may be dotted."""
+    """The keys of base, overridden by those of more, which may be dotted."""
     for key, value in more.items():
         first, _, rest = key.partition(".")
         value = {rest: value} if rest else value
@@ -118,7 +117,7 @@ def merge(base, more):
 
 
 def arm_of(params):
-    """The configuration of the arm that segment.start or check names."""
+    """The configuration of the arm in segment.start or check."""
     spec = json.loads(params["spec"])
     return merge(spec, (spec.get("arms") or {}).get(params["arm"], {}))
 
@@ -148,12 +147,12 @@ class Engine:
             pid=os.getpid(), address=f"fake-{self.rank}", device=device,
             **({"build": "another-build"} if start == "other" else {}))
 
-    def tell(self, method, segment=None, **params):
+    def notify(self, method, segment=None, **params):
         s = segment or self.segment
         self.link.send(method, run=s["run"], segment=s["segment"], **params)
 
     def option(self, word):
-        """The step at which this rank does word, or None; for crash.r1.s2 it is 2 on rank 1."""
+        """The step at which this rank performs word, or None; for crash.r1.s2 it is 2 on rank 1."""
         match = re.search(rf"\b{word}(\d*)\.r(\d+)\.s(\d+)", self.segment["name"])
         if match and int(match[2]) == self.rank and int(match[3]) == self.step:
             return match[1] or "0"
@@ -168,10 +167,10 @@ class Engine:
         return word in re.split(r"-", (segment or self.segment)["name"])
 
     def waits(self, word, segment):
-        """Whether for what a test has yet to tell. The segment's folder is below that of all runs."""
+        """Whether it waits for the test's file. The segment's folder is below that of all runs."""
         state = segment["dir"].rpartition("/runs/")[0]
         return (self.has(word, segment) or self.has(f"{word}{segment['segment']}", segment)) and not os.path.exists(
-            os.path.join(os.path.dirname(state), "told"))
+            os.path.join(os.path.dirname(state), "unhold"))
 
     def start(self, params):
         spec = arm_of(params)
@@ -189,7 +188,7 @@ class Engine:
             path = os.path.join(params["dir"], "RUN_COMPLETE.txt")
             if os.path.exists(path):
                 os.unlink(path)
-            self.tell("segment.started", init_ns=1000)
+            self.notify("segment.started", init_ns=1000)
         self.next_step = time.monotonic() + self.pause
 
     def misbehave(self):
@@ -219,18 +218,18 @@ class Engine:
         while self.option("flood"):
             self.link.send("engine.log", level="debug", message="and another one")
         if self.option("fail") or self.fail and self.rank == 0 and self.fail.items() <= self.segment.items():
-            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
+            self.notify("segment.failed", reason="made_up", message="as asked", poisoned=False)
         elif self.option("poison"):
-            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=True)
+            self.notify("segment.failed", reason="made_up", message="as asked", poisoned=True)
             os._exit(71)
         elif self.option("last"):
-            # more than one turn of gpt2d's loop takes, so that it learns of the exit in between
+            # more than gpt2d's loop handles in one iteration, so that it notices the exit in between
             for _ in range(1000):
                 self.link.send("engine.log", level="debug", message="about to fail")
-            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
+            self.notify("segment.failed", reason="made_up", message="as asked", poisoned=False)
             os._exit(3)
         elif self.option("lost"):
-            self.tell("segment.failed", reason="peer_lost", message="no message for a while",
+            self.notify("segment.failed", reason="peer_lost", message="no message for a while",
                 poisoned=False)
         else:
             return False
@@ -240,7 +239,7 @@ class Engine:
     def train(self):
         if time.monotonic() < self.next_step or self.rank == 0 and self.held():
             return
-        if self.rank == 0 and self.step + 1 == self.steps and self.waits("untold", self.segment):
+        if self.rank == 0 and self.step + 1 == self.steps and self.waits("held", self.segment):
             self.next_step = time.monotonic() + 0.01
             return
         self.next_step = time.monotonic() + self.pause
@@ -248,7 +247,7 @@ class Engine:
         if self.misbehave() or self.rank != 0 and self.step < self.steps:
             return
         if self.rank == 0:
-            self.tell("segment.step", step=self.step, steps=self.steps, loss=10.0 / self.step,
+            self.notify("segment.step", step=self.step, steps=self.steps, loss=10.0 / self.step,
                 tokens_per_sec=1000.0, step_time_ns=int((3600 if self.has("jitter") else self.pause) * 1e9))
             if self.has("logs"):
                 self.link.send("engine.log", level="info", message=f"step {self.step}")
@@ -258,7 +257,7 @@ class Engine:
             self.link.await_exit()
         if self.rank == 0:
             if not self.has("silent"):
-                self.tell("segment.trained")
+                self.notify("segment.trained")
             self.finishing.append((time.monotonic() + self.has("slowend"), self.segment))
         self.segment = None
 
@@ -266,20 +265,20 @@ class Engine:
         if self.has("noend", segment):
             return
         if self.has("endfail", segment) or self.has("endfail1", segment) and segment["segment"] == 1:
-            self.tell("segment.failed", segment, reason="artifacts", message="step_log.csv: is a folder",
+            self.notify("segment.failed", segment, reason="artifacts", message="step_log.csv: is a folder",
                 poisoned=False)
             return
         text = json.dumps({"loss": 1.5})
         with open(os.path.join(segment["dir"], "training_metrics.json"), "w") as f:
             f.write(text)
-        self.tell("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
+        self.notify("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
         summary = {**shapes.example("messages", "summary"), "loss_last": 1.5, "tokens_total": segment["segment"], "seconds_measured": 1.0}
         if self.has("wide", segment):
             summary["step_time_ns"] = [1] * 5000
         for rule in self.rules:
             if rule["when"].items() <= segment.items():
                 summary.update(rule["set"])
-        kept = ("nosay", "silent", "enduntold", "laststep", f"laststep{segment['segment']}")
+        kept = ("nosay", "silent", "endheld", "laststep", f"laststep{segment['segment']}")
         if self.rules or any(self.has(word, segment) for word in kept):
             with open(os.path.join(segment["dir"], "summary.json"), "w") as f:
                 json.dump({"summary": summary}, f)
@@ -291,7 +290,7 @@ class Engine:
                 f" metrics_sha256={hashlib.sha256(b'' if self.has('badmark', segment) else text.encode()).hexdigest()}\n")
         os.rename(part, os.path.join(segment["dir"], "RUN_COMPLETE.txt"))
         if not self.has("nosay", segment) and not self.has("silent", segment):
-            self.tell("segment.done", segment, summary=summary)
+            self.notify("segment.done", segment, summary=summary)
 
     def handle(self, method, params):
         start = os.environ.get("GPT2D_FAKE_START", "")
@@ -313,7 +312,7 @@ class Engine:
         elif method == "segment.cancel" and self.segment and not self.has("deaf"):
             if (params["run"], params["segment"]) == (self.segment["run"], self.segment["segment"]):
                 if self.rank == 0:
-                    self.tell("segment.cancelled", step=self.step)
+                    self.notify("segment.cancelled", step=self.step)
                 self.segment = None
 
     def run(self):
@@ -323,7 +322,7 @@ class Engine:
             if now >= self.alive_at:
                 self.link.send("engine.alive", **({"gpu": self.gpu} if self.gpu else {}))
                 self.alive_at = now + 0.5
-            while self.finishing and self.finishing[0][0] <= now and not self.waits("enduntold", self.finishing[0][1]):
+            while self.finishing and self.finishing[0][0] <= now and not self.waits("endheld", self.finishing[0][1]):
                 self.finish(self.finishing.pop(0)[1])
             if self.segment:
                 self.train()

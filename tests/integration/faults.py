@@ -41,7 +41,7 @@ class Program:
         self.disarm()
 
     def put(self, *fields):
-        # first is what switches it: the others are there before it
+        # first enables it, so the others are set before
         self.map[16:48] = struct.pack("4q", *fields[1:])
         self.map[8:16] = struct.pack("q", fields[0])
 
@@ -50,7 +50,7 @@ class Program:
         return struct.unpack("q", self.map[:8])[0]
 
     def arm(self, action, error=0, first=1, last=FOREVER, ops=FILES):
-        """first, last: of the calls from now on."""
+        """first, last: numbers of calls from now on."""
         now = self.count
         self.map[8:16] = bytes(8)
         self.put(now + first, last if last == FOREVER else now + last, action, error, ops)
@@ -80,7 +80,7 @@ def sample(total, n):
 
 
 def submit_and_wait(d, known, runs=None):
-    """Submit runs and wait for them as long as the daemon is there; what was acknowledged goes to known."""
+    """Submits runs and waits for them while the daemon lives; adds acknowledged runs to known."""
     try:
         with d.client() as c:
             for run in runs or (spec("one"), experiment("two", repetitions=1)):
@@ -96,7 +96,7 @@ def submit_and_wait(d, known, runs=None):
 
 
 def ensure_ended(d):
-    """The process is gone, killed by its fault or stopped now."""
+    """The process has ended, killed by its fault or stopped now."""
     if d.process.poll() is None:
         d.process.terminate()
     status = d.process.wait(60)
@@ -114,7 +114,7 @@ def start_if_it_can(d):
 
 
 def check_whole(run, segments):
-    """A done run: every segment is done but those of void blocks, and its marker names its run and fits its metrics."""
+    """A done run: every segment is done except those of void blocks, and its marker names the run and matches its metrics."""
     done = [segment for segment in segments if segment["state"] == "done"]
     assert run["segments_done"] == len(done) and run["segments"] == len(segments), run
     assert all(segment["state"] == "done" or segment["void"] for segment in segments), segments
@@ -132,7 +132,7 @@ def check_whole(run, segments):
 
 
 def check_all(d, known):
-    """What was acknowledged is there and has ended, what is done is whole, and nothing half is left."""
+    """Acknowledged runs exist and have ended, done runs are complete, and there are no partial files."""
     with d.client() as c:
         wait_for(lambda: (s := c.call("status"))["queued"] == 0 and not s["running"] and not s["store"],
             "the queue's end", patience=5 * PATIENCE_S)
@@ -157,7 +157,7 @@ def check_next_run(d):
 
 
 def small_file_system(path):
-    """None, or why there is none."""
+    """None, or why it is impossible."""
     if os.geteuid() != 0:
         return "only root mounts a file system"
     path.mkdir()
@@ -167,7 +167,7 @@ def small_file_system(path):
 
 
 def fill(path):
-    """No byte of room is left."""
+    """No byte is free."""
     with open(path, "wb", buffering=0) as f:
         for size in (1 << 16, 4096, 1):
             try:

@@ -26,7 +26,7 @@ import shapes
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 FAKE_ENGINE = Path(__file__).resolve().parent / "fake_engine.py"
-PATIENCE_S = 60  # for what should be quick: a loaded machine and sanitizers are slow
+PATIENCE_S = 60  # for operations that should be quick: a loaded machine and sanitizers are slow
 
 UNCHECKED = "the spec could not be checked: the engine that checks specs "  # what follows says why
 
@@ -66,7 +66,7 @@ def wait_for(condition, what, patience=PATIENCE_S):
 
 
 def agrees(d):
-    """Every run has its completion marker when it is done, and else none, and so has each segment; how many are done."""
+    """Every done run and segment has its completion marker, and no other has one; returns how many are done."""
     with sqlite3.connect(d.state / "gpt2d.db") as db:
         runs = db.execute("select id, name, attempt, state from runs").fetchall()
         segments = db.execute("select run, segment, dir, state from segments where dir <> ''").fetchall()
@@ -81,36 +81,36 @@ def agrees(d):
 
 
 def figure(c, name):
-    """The figure of that name in gpt2d's metrics, which has no label but the socket."""
+    """The figure with that name in gpt2d's metrics, without labels except the socket."""
     return float(re.search(rf'^{name}\{{socket="[^"]*"\}} (\S+)$', c.call("metrics")["text"], re.M)[1])
 
 
 def ids(c):
-    """Of all runs that are known."""
+    """IDs of all known runs."""
     return [run["id"] for run in c.call("list", limit=10000)["runs"]]
 
 
 def folders(d):
-    """Of which runs there are files."""
+    """IDs of the runs that have files."""
     return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
 
 
 def trash(d):
-    """What is being removed."""
+    """IDs of the runs that are being removed."""
     path = d.state / "runs" / ".trash"
     return sorted(path.iterdir()) if path.exists() else []
 
 
 def has_ended(pid):
-    """It is not there any more, or only still to be waited for."""
+    """Whether the process has ended, or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter where it goes between open and read
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between open and read
         return True
 
 
 def read_until(process, words):
-    """Lines of its output to the first with words; a failure where it ends before."""
+    """Lines of its output up to the first with words; fails if the output ends before."""
     line = process.stdout.readline()
     while words not in line:
         assert line, f"no {words}: {process.stderr.read()}"
@@ -118,7 +118,7 @@ def read_until(process, words):
 
 
 class Client:
-    """A connection that has said hello. Every message must have the shape that proto/schema gives it."""
+    """A connection after hello. Every message must have the shape that proto/schema gives it."""
 
     def __init__(self, path, hello=True):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -159,7 +159,7 @@ class Client:
         return message
 
     def ask(self, method, **params):
-        """A spec may be given as an object; gpt2d takes its text."""
+        """A spec may be an object; gpt2d gets its text."""
         self.last_id += 1
         self.asked[self.last_id] = method
         if isinstance(params.get("spec"), dict):
@@ -200,7 +200,7 @@ class Client:
         return self.followed(run)
 
     def followed(self, run):
-        """The rest of those of one that is followed."""
+        """The remaining events of a followed run."""
         events = []
         while not events or events[-1]["method"] != "run.done":
             event = self.event()
@@ -228,7 +228,7 @@ class Daemon:
         self.command = [*prefix, str(BUILD / "daemon" / "gpt2d"), "-c", str(config or "/dev/null"), "--socket", str(self.socket), "--state-dir",
             str(self.state), "--engine", str(engine), "--ranks", str(ranks), "--threads", "1",
             "--log-file", str(self.log), "--verbose", *options]
-        # freed memory that a sanitizer holds back would count as the daemon's
+        # freed memory that a sanitizer keeps would count as the daemon's
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         # copies of the fake engine need shapes.py
         self.environment = {**os.environ, "ASAN_OPTIONS": sanitizer, "PYTHONPATH": str(FAKE_ENGINE.parent),
@@ -283,9 +283,9 @@ class Daemon:
 
             return [rank["pid"] for rank in wait_for(ready, "engines that are ready")["ranks"]]
 
-    def tell(self):
-        """What the fake engine waits for, if the run's name says so."""
-        (self.home / "told").touch()
+    def unhold(self):
+        """Creates the file that the fake engine waits for if the run's name has "held"."""
+        (self.home / "unhold").touch()
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

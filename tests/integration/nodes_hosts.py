@@ -53,7 +53,7 @@ def children(pid):
 
 
 class Process:
-    """A command on a host, as a subprocess.Popen. pid is that of the command itself, as this process sees it."""
+    """A command on a host, as a subprocess.Popen. pid is that of the command, as seen by this process."""
 
     def __init__(self, host, command, **options):
         # nsenter forks, for the PID namespace
@@ -74,7 +74,7 @@ class Process:
 
     def send_signal(self, number):
         if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and nsenter not yet
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and nsenter has not yet
                 os.kill(self.pid, number)
                 if number == signal.SIGCONT:  # nsenter stops when its child stops
                     os.kill(self.popen.pid, number)
@@ -112,7 +112,7 @@ class Host:
         self.ip("link", "set", "eth0", "up")
 
     def cut(self):
-        """Nothing passes to and from this host, which does not see that itself."""
+        """Drops all packets to and from this host, which cannot notice that."""
         self.switch.ip("link", "set", f"port{self.number}", "nomaster")
 
     def mend(self):

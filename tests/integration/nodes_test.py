@@ -15,7 +15,7 @@ from cluster import Cluster, Stranger, make_key
 from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
-FOUND_S = 10  # a fault is known within this time
+FOUND_S = 10  # a fault is noticed within this time
 TWICE = (1, 2)
 
 
@@ -48,18 +48,18 @@ class World(Cluster):
         return self.nodes[1]
 
     def works(self):
-        """The next run is done."""
+        """The next run succeeds."""
         self.wait_ready()
         with self.leader.client() as c:
             end = c.wait(c.submit(spec("next", gpus=self.n * self.ranks)))
             assert end["state"] == "done", end
 
     def said(self, node, words, times):
-        """The node has logged that so many times."""
+        """The node has logged this so many times."""
         wait_for(lambda: self.nodes[node].said().count(words) >= times, f"{words!r} {times} times in the log of node {node}", FOUND_S)
 
     def fails(self, fault, reason):
-        """The run in progress fails for that reason after the fault."""
+        """The run in progress fails with that reason after the fault."""
         with self.leader.client() as c:
             run = c.submit(spec("long", 10**7, gpus=self.n * self.ranks))
             c.call("follow", id=run)
@@ -174,7 +174,7 @@ def test_another_member_1_is_refused(hosts, two, options, leader_says, member_sa
 
 
 def test_a_name_with_two_addresses(hosts, two):
-    """The leader listens on one of them. Each reason is logged once, though attempts take turns."""
+    """The leader listens on one of the addresses. Each reason is logged once, although attempts alternate."""
     with open(hosts.folder / "hosts", "a", encoding="utf-8") as names:
         names.write(f"{hosts[0].address} both\n127.0.0.1 both\n")
     other = two.make(1, "--join", f"both:{two.port}", "--node-id", 1, host=hosts[2], suffix="-both")
@@ -215,7 +215,7 @@ def test_nul_bytes_to_every_open_port(two):
 
 
 def test_a_block_is_run_again(two):
-    """An experiment goes on after a member is lost and comes back: the block is void, the run is done."""
+    """An experiment continues after a member is lost and comes back: the block is void, the run is done."""
     with two.leader.client() as c:
         run = c.submit(experiment("blocks", 60, repetitions=3, gpus=2))
         c.call("follow", id=run)
@@ -271,7 +271,7 @@ def test_checkpoints_in_a_folder_that_the_nodes_share(two):
 
 
 def test_checkpoints_in_a_folder_of_each_node(hosts, two, tmp_path):
-    """Each node has a folder of that name, and they are not the same one."""
+    """Each node has a folder with that name, but they are different folders."""
     with two.leader.client() as c:
         def wrong(folder):
             with pytest.raises(RpcError) as refused:

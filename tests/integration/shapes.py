@@ -61,7 +61,7 @@ def compare(schema, value, defs, path):
         others = [choice for choice in schema["anyOf"] if choice not in null]
         if value is None and null:
             return
-        if len(others) == 1:  # an error inside says more than that none fits
+        if len(others) == 1:  # an error inside says more than that no alternative fits
             compare(others[0], value, defs, path)
         elif not any(fits(choice, value, defs) for choice in others):
             raise Wrong(f"{path}: {value!r} is none of {others}")

@@ -19,7 +19,7 @@ from helpers import PATIENCE_S, wait_for
 PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol"]
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 CPUS = 4
-GPUS = 2  # that only Slurm believes in
+GPUS = 2  # Slurm believes in this hardware
 KILL_WAIT_S = 20
 
 CONF = """
@@ -80,7 +80,7 @@ class Cluster:
         self.folder = folder
         for name in ("munge", "state"):
             (folder / name).mkdir(parents=True)
-        # the hosts have a /tmp in common, but not this
+        # the hosts share /tmp, but not this
         self.hosts = nodes_hosts.Hosts(count, folder / "net")
         self.local = self.hosts.local
         conf = folder / "slurm.conf"
@@ -120,7 +120,7 @@ class Cluster:
         return len({line for line in listed.stdout.splitlines() if line.endswith(" idle")})
 
     def call(self, *command, input=None, **environment):
-        """What a command prints on the login host."""
+        """The output of a command on the login host."""
         return self.hosts.switch.output(command, input=input, env={**self.environment, **environment})
 
     def sbatch(self, *words, **environment):
@@ -139,7 +139,7 @@ class Cluster:
         wait_for(lambda: words in self.output(job), f"{words!r} in the output of job {job}", patience)
 
     def end(self, job, patience=2 * PATIENCE_S):
-        """What scontrol says of a job that has ended and of which no process is left."""
+        """scontrol's output for a job that has ended and has no processes left."""
         wait_for(lambda: self.show(job)["JobState"] in ENDED, f"the end of job {job}", patience)
         wait_for(lambda: self.idle() == len(self.hosts), f"nodes that are idle after job {job}", patience)
         return self.show(job)

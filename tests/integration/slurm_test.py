@@ -188,7 +188,7 @@ def test_scancel(cluster, results, tmp_path):
 
 
 def trains(cluster, job, run):
-    """That run of a job on n1 has done steps."""
+    """That run of a job on n1 has finished steps."""
     def steps():
         socket = cluster.local / f"gpt2d-{job}.batch.0" / "gpt2d.sock"
         said = cluster.hosts[0].run([BUILD / "ctl" / "gpt2ctl", "--socket", socket, "metrics"]).stdout
@@ -385,7 +385,7 @@ def test_two_nodes(cluster, results, tmp_path):
 
 
 def test_two_nodes_at_their_time_limit(cluster, results, tmp_path):
-    """scancel sends the signals of a time limit: to every gpt2d at the same moment."""
+    """scancel sends the signals of a time limit: to every gpt2d at the same time."""
     files = write(tmp_path, spec("long", 10**7))
     job = cluster.sbatch(SLURM / "gpt2d.sbatch", *files)
     trains(cluster, job, 1)

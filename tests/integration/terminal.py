@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, for tests of what it does with a real one."""
+"""A program on a pseudo-terminal, for tests of its behaviour on a real one."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from helpers import PATIENCE_S
 
 
 class Terminal:
-    """An interactive program on a terminal of its own."""
+    """An interactive program on a new terminal."""
 
     def __init__(self, command, env, rows=24, columns=80):
         self.pid, self.fd = pty.fork()
@@ -33,7 +33,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def wait(self, pattern):
-        """Until it is seen, bells and sequences of the terminal left out."""
+        """Waits until the text is seen, without bells and terminal sequences."""
         until = time.monotonic() + PATIENCE_S
         while not re.search(pattern, re.sub(r"\x07|\x1b\[[?0-9;]*[a-zA-Z]", "", self.seen)):
             assert time.monotonic() < until, f"{pattern} is not in {self.seen!r}"
@@ -41,7 +41,7 @@ class Terminal:
                 assert self.read(), f"it ended: {self.seen!r}"
 
     def read(self):
-        """What comes next; False at the end."""
+        """Reads the next output; False at the end."""
         try:
             data = os.read(self.fd, 65536)
         except OSError:
@@ -50,7 +50,7 @@ class Terminal:
         return bool(data)
 
     def end(self):
-        """All that comes until the program has ended: its exit code."""
+        """Reads until the program has ended: its exit code."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             if select.select([self.fd], [], [], 0.1)[0] and not self.read():

@@ -90,7 +90,7 @@ def test_mode_and_group(home):
 
 @pytest.mark.parametrize("who", [ONE, 65534], ids=["no name", "nobody"])
 def test_group_that_cannot_be_given(home, who):
-    """It does not start with another group than was said; root, who may give any, starts it as somebody who may not."""
+    """gpt2d does not start with another group than the requested one; root, who may set any, starts it as an unprivileged user."""
     mine = {65534} if os.geteuid() == 0 else {*os.getgroups(), os.getegid()}
     name = next(g.gr_name for g in grp.getgrall() if g.gr_gid not in mine)
     engine, own = home / "engine", home / "own"
@@ -118,7 +118,7 @@ def test_group_that_cannot_be_given(home, who):
 
 
 def access_options():
-    """Options that widen the socket, with the gid it is to have."""
+    """Options that widen access to the socket, with the expected gid."""
     if os.geteuid() != 0:
         return ("--socket-mode", "0660"), os.getegid()
     name, gid = a_group()
@@ -127,7 +127,7 @@ def access_options():
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 def test_mode_and_group_come_before_anybody_can_connect(home):
-    """Killed before the first of them and before it listens: what is found is what a client could have met."""
+    """Killed at each call before it listens: clients never meet a wider mode."""
     faults = Faults(home, under=home / "run")
     options, gid = access_options()
     (home / "run").mkdir(mode=0o711)
@@ -166,7 +166,7 @@ def test_a_folder_that_everybody_writes_to(home):
 
 @ROOT_ONLY
 def test_two_users(home):
-    """A run is its owner's; what is the daemon's is the admins'."""
+    """A run belongs to its owner; the daemon belongs to the admins."""
     name, gid = a_group()
     with Daemon(home=home, options=("--socket-mode", "0666", "--admin-group", name)) as d, d.client() as c:
         first = as_user(d.socket, ONE, ["submit", {"spec": spec("one-ms20", 100000)}])[0]["result"]["id"]
@@ -184,7 +184,7 @@ def test_two_users(home):
         assert "result" in as_user(d.socket, ONE, ["cancel", {"id": third}], groups=[gid])[0]
         assert "result" in as_user(d.socket, TWO, ["cancel", {"id": first}], gid=gid)[0]
         assert c.wait(first)["state"] == "cancelled"
-        # one that has ended is still its owner's
+        # an ended run still belongs to its owner
         assert as_user(d.socket, TWO, ["cancel", {"id": first}])[0]["error"]["code"] == -32004
         assert "result" in as_user(d.socket, TWO, ["shutdown", {"now": True}], groups=[gid])[0]
         assert d.process.wait(60) == 0
@@ -210,7 +210,7 @@ def test_every_request_has_a_role():
 
 @ROOT_ONLY
 def test_a_colleague_releases_the_gpus(home):
-    """Members of socket_group share the GPUs; they interrupt no run of others with it."""
+    """Members of socket_group share the GPUs, but may not interrupt runs of others."""
     name, gid = a_group()
     with Daemon(home=home, options=("--socket-group", name, "--socket-mode", "0666")) as d, d.client() as c:
         for reply in as_user(d.socket, ONE, ["release", {}], ["warm", {}]):
@@ -229,7 +229,7 @@ def test_a_colleague_releases_the_gpus(home):
 
 @ROOT_ONLY
 def test_requests_of_others(home):
-    """What is the admins' is refused to everybody else, what is an owner's to another user."""
+    """Admin requests are refused to all others, owner requests to other users."""
     with Daemon(home=home, options=("--socket-mode", "0666")) as d, d.client() as c:
         run = as_user(d.socket, ONE, ["submit", {"spec": spec("one-ms20", 100000)}])[0]["result"]["id"]
         admins = [name for name, role in verbs().items() if role == "ADMIN"]
@@ -255,7 +255,7 @@ def test_clients_of_one_user_do_not_shut_out_another(home):
 
 
 def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
-    """The engine judges the file that it opens: a link changed after the submission leads nowhere."""
+    """The engine checks the file that it opens: a link that changed after the submission leads nowhere."""
     data, secret = tmp_path / "data", tmp_path / "secret"
     data.mkdir()
     for path in (data / "ok.bin", secret):
@@ -282,7 +282,7 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
 
 @pytest.fixture
 def secret(home):
-    """A file that only gpt2d's user may read, and one that all may, both good data."""
+    """A file that only gpt2d's user may read, and one that all may read, both valid."""
     (home / "open").mkdir()
     (home / "open").chmod(0o755)
     (home / "closed").mkdir(mode=0o700)
@@ -294,14 +294,14 @@ def secret(home):
 
 
 def refusal(d, path, uid=ONE, name="steals"):
-    """What a submission with that data is answered: its error, or None."""
+    """The error of a submission with that data, or None."""
     data = {"kind": "file", "train": str(path)}
     return as_user(d.socket, uid, ["submit", {"spec": spec(name, 1, data=data)}])[0].get("error")
 
 
 @ROOT_ONLY
 def test_files_are_not_read_for_others_unless_said(home, secret):
-    """gpt2d's rights are not those of all who may connect; whatever the file is, the answer is the same."""
+    """Other users do not get gpt2d's rights; the error is the same for every file."""
     with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu", options=("--socket-mode", "0666")) as d, \
             d.client() as c:
         answers = {refusal(d, path)["message"] for path in
@@ -327,14 +327,14 @@ def test_data_roots_say_what_others_may_read(home, secret):
         assert refusal(d, secret / "tokens.bin") is None
     with Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", str(home / "open"))) as d:
         assert refusal(d, home / "open/tokens.bin") is None
-        told = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
+        reported = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
-        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist; put a copy below that folder"}
+        assert reported == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist; put a copy below that folder"}
 
 
 @ROOT_ONLY
 def test_what_is_said_of_files_that_cannot_be_read(home):
-    """The cause. Below data_roots, a path that leads to no file has the words of one outside."""
+    """The error names the cause. Below data_roots, a missing file has the same error as a file outside."""
     data = home / "data"
     (data / "closed").mkdir(parents=True)
     for file in (data / "ok.bin", data / "closed/ok.bin", data / "unread.bin"):
@@ -344,18 +344,18 @@ def test_what_is_said_of_files_that_cannot_be_read(home):
     os.mkfifo(data / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(data / "socket"))
-    told = {
+    reported = {
         "dangling": "No such file or directory", "loop": "Too many levels of symbolic links", "ok.bin/x": "Not a directory",
         "ok.bin/": "Not a directory", "fifo": "a regular file expected", "socket": "a regular file expected",
     }
-    told |= {name: "Permission denied (gpt2d runs as uid 0)" for name in ("closed/ok.bin", "closed/none", "unread.bin")}
+    reported |= {name: "Permission denied (gpt2d runs as uid 0)" for name in ("closed/ok.bin", "closed/none", "unread.bin")}
     found = ("fifo", "socket", "unread.bin")
     (data / "unread.bin").chmod(0)
     (data / "closed").chmod(0)
     prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # permissions apply to this root
     for roots in ((), ("--data-roots", str(data))):
         with Daemon(home=home, prefix=prefix, engine=BUILD / "engine/gpt2-engine-cpu", options=roots) as d, d.client() as c:
-            for name, why in told.items():
+            for name, why in reported.items():
                 path = f"{data}/{name}"
                 with pytest.raises(RpcError) as refused:
                     c.submit(spec("none", 1, data={"kind": "file", "train": path}))
@@ -367,7 +367,7 @@ def test_what_is_said_of_files_that_cannot_be_read(home):
 
 @ROOT_ONLY
 def test_queued_before_the_settings_changed(home, secret):
-    """What was accepted with data_roots is not read without them."""
+    """Runs accepted with data_roots are not read without them."""
     engine = BUILD / "engine/gpt2-engine-cpu"
     d = Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", "/"))
     with d.client() as c:
@@ -382,7 +382,7 @@ def test_queued_before_the_settings_changed(home, secret):
 
 
 def test_a_link_tells_nothing_of_what_is_elsewhere(tmp_path):
-    """Led out of the data roots after the submission, to what is there and to what is not: the same words."""
+    """A link leads out of the data roots after the submission, to an existing or a missing file: the error is the same."""
     data = tmp_path / "data"
     data.mkdir()
     good = data / "good.bin"
@@ -424,7 +424,7 @@ def test_links_between_roots(home, secret):
 
 @ROOT_ONLY
 def test_a_link_that_changes_all_the_time_tells_nothing(home, secret):
-    """A name that is looked at twice is not two things: there is no word of what is not there elsewhere."""
+    """The path is opened only once between check and read: the error reveals nothing about files elsewhere."""
     data, stop = home / "open", threading.Event()
     link = data / "flips"
     link.symlink_to("tokens.bin")
@@ -445,15 +445,15 @@ def test_a_link_that_changes_all_the_time_tells_nothing(home, secret):
         finally:
             stop.set()
             flipping.join()
-    told = {answer["error"]["message"] if "error" in answer else "let in" for answer in answers}
+    reported = {answer["error"]["message"] if "error" in answer else "let in" for answer in answers}
     refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data}), or does not exist; put a copy below that folder"
-    assert told <= {"let in", refused}
-    assert len(told) > 1
+    assert reported <= {"let in", refused}
+    assert len(reported) > 1
 
 
 @ROOT_ONLY
 def test_users_that_the_namespace_does_not_map(home):
-    """All of them have one uid there: none may change what may be another one's."""
+    """All of them have one uid there: none may change runs of another."""
     prefix = ("unshare", "-U", "-r")
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no user namespace can be made here")
@@ -472,7 +472,7 @@ def test_users_that_the_namespace_does_not_map(home):
 
 @ROOT_ONLY
 def test_auto_says_what_it_took(home):
-    """A user's own daemon: below the XDG folders, on what there is, and it says which and why."""
+    """A user's own daemon: below the XDG folders, with the device that exists; it reports which and why."""
     for folder in ("run", "state", "config/gpt2d"):
         (home / folder).mkdir(parents=True)
     (home / "config/gpt2d/gpt2d.conf").write_text("device = auto\n")
@@ -506,7 +506,7 @@ def test_auto_says_what_it_took(home):
 
 
 def test_an_engine_on_another_device(home):
-    """device and engine that do not fit are not taken for well."""
+    """A device and an engine that do not match are refused."""
     with Daemon(home=home, options=("--device", "cpu")) as d, d.client() as c:
         assert c.call("status")["engine"]["device"] == "cpu"
     other = home / "other.py"

@@ -29,7 +29,7 @@ def test_removed(daemon):
 
 
 def test_somebody_else_listens_there(daemon):
-    """gpt2d never takes a live socket away. It binds again once the other program has gone."""
+    """gpt2d never replaces a live socket. It binds again once the other program has gone."""
     with daemon() as d:
         d.socket.unlink()
         other = socket.socket(socket.AF_UNIX)
@@ -50,11 +50,11 @@ def test_a_start_where_another_program_listens(daemon):
             refused = subprocess.run(d.command, capture_output=True, text=True, env=d.environment, timeout=60, check=False)
             assert refused.returncode == 3 and f"{d.socket}: another program listens there" in refused.stderr
             other.settimeout(10)
-        d.start() # what a dead process left behind is replaced
+        d.start() # gpt2d replaces the socket of a dead process
 
 
 def test_another_gpt2d_has_taken_the_name(daemon, tmp_path):
-    """The folder went with the lock file while gpt2d was stopped: the name is the second one's until it ends."""
+    """The folder with the lock file was removed while gpt2d was stopped: the second gpt2d owns the name until it ends."""
     with daemon() as d:
         d.process.send_signal(signal.SIGSTOP)
         shutil.rmtree(d.socket.parent)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitize
 
 
 def limited_engine(tmp_path, kib):
-    """The CPU engine, with so much address space."""
+    """The CPU engine, with this much address space."""
     engine = tmp_path / "engine.sh"
     engine.write_text(f'#!/bin/sh\nulimit -v {kib}\nexec {ENGINE} "$@"\n')
     engine.chmod(0o700)
@@ -22,7 +22,7 @@ def limited_engine(tmp_path, kib):
 
 
 def test_an_engine_without_address_space(daemon, tmp_path):
-    """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
+    """The engine reports it and ends, although OpenBLAS would retry for ever; the client gets the error too, not only the log."""
     why = "exited with status 71 (a new process is needed): "
     no_space = "no address space for the matrix products of 1 thread, 128 MiB for each (ulimit -v)"
     with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
@@ -38,7 +38,7 @@ def test_an_engine_without_address_space(daemon, tmp_path):
 
 @pytest.mark.parametrize("kib", [120000, 200000, 240000, 280000])
 def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
-    """Wherever memory ends first: a refusal, a failed run or a done one."""
+    """Whatever allocation fails first: the run is refused, fails or is done."""
     with daemon(ranks=2, engine=limited_engine(tmp_path, kib), ready=False) as d, d.client() as c:
         try:
             run = c.submit(small("tight"))
@@ -54,10 +54,10 @@ def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
 
 
 def test_an_engine_started_by_hand_without_address_space_ends(tmp_path):
-    """Threads that OpenBLAS starts before main wait for memory for ever: they are not waited for."""
+    """Threads that OpenBLAS starts before main wait for memory for ever: nobody waits for them."""
     engine, one = limited_engine(tmp_path, 160000), {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    told = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=60, check=False, env=one)
-    assert told.returncode == 0 and told.stdout.startswith("gpt2-engine ")
+    reported = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=60, check=False, env=one)
+    assert reported.returncode == 0 and reported.stdout.startswith("gpt2-engine ")
     odd = subprocess.run([engine, "--role", "odd"], capture_output=True, timeout=60, check=False, env=one)
     assert odd.returncode == 2
 

@@ -116,7 +116,7 @@ def test_no_way_out(daemon):
 
 
 def test_a_folder_that_was_moved(daemon, tmp_path):
-    """A link is left in its place: it is named, with what to do; it is not followed."""
+    """A link stays in place: the error names it and the next step; it is not followed."""
     with daemon() as d, d.client() as c:
         run = finished(c, spec("one"))
         exp = finished(c, experiment())
@@ -155,7 +155,7 @@ def test_copy(daemon, tmp_path):
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
         result = ctl(d, "artifacts", run, "--copy", to, "--json")
         assert {f["result"] for f in json.loads(result.stdout)["files"]} == {"present"}
-        # one that differs is left alone unless it is forced, and so is what is no file
+        # a different file stays unless --force is given, and so does a special file
         (to / "spec.json").write_text("mine")
         (to / "segments" / "002-b" / "big.bin").unlink()
         (to / "segments" / "002-b" / "big.bin").mkdir()
@@ -177,7 +177,7 @@ def test_copy(daemon, tmp_path):
 
 
 def test_copy_to_a_full_disk(daemon, tmp_path):
-    """It ends, with the folder, the file and the reason."""
+    """The copy ends with an error that names the folder, the file and the reason."""
     to = tmp_path / "to"
     to.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(to)], check=False).returncode:
@@ -193,7 +193,7 @@ def test_copy_to_a_full_disk(daemon, tmp_path):
 
 
 def test_copy_stays_in_its_folder(daemon, tmp_path):
-    """Links in the folder are not followed, neither as a folder nor as a file nor as a part."""
+    """Links in the folder are not followed: as folder, as file or as partial file."""
     with daemon() as d, d.client() as c:
         run = finished(c, experiment())
         outside, to = tmp_path / "outside", tmp_path / "to"
@@ -210,7 +210,7 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
 
 
 def test_copy_has_its_markers_last(daemon, tmp_path):
-    """A folder with RUN_COMPLETE.txt is a whole one, also where the copy was killed or could not be finished."""
+    """A folder with RUN_COMPLETE.txt is complete, also if a copy was killed or could not finish."""
     with daemon() as d, d.client() as c:
         run = finished(c, experiment())
         segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
@@ -222,10 +222,10 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         wait_for(lambda: (cut / "segments" / segments[0].name / "zz.bin").exists(), "the first segment's files")
         copying.kill()
         copying.wait()
-        # the kill may come late: then there may be markers, and all that they speak for
+        # the kill may come late: then there may be markers, with all their files
         if list(cut.rglob("RUN_COMPLETE.txt")):
             assert {path.parent.name for path in cut.rglob("zz.bin")} == {segment.name for segment in segments}
-        # what cannot be copied costs the markers of its folder and of the run, no other
+        # a file that cannot be copied costs the markers of its folder and of the run, no other
         (to / "segments" / segments[1].name).mkdir(parents=True)
         (to / "segments" / segments[1].name / "zz.bin").write_text("mine")
         result = ctl(d, "artifacts", run, "--copy", to)
@@ -246,7 +246,7 @@ ALTERED = "its hash is not the one in RUN_COMPLETE.txt"
 
 
 def altered(result):
-    """What standard error says of altered files."""
+    """The messages on standard error about altered files."""
     return "".join(line for line in result.stderr.splitlines(True) if line.startswith("gpt2ctl: altered "))
 
 
@@ -277,7 +277,7 @@ def test_missing_and_altered(daemon, tmp_path):
 
 @pytest.mark.parametrize("figures", ['{"loss": 1.6}', '{"loss": 1.5, "more": 1}'], ids=["same-length", "other-length"])
 def test_altered_metrics_have_no_marker(daemon, tmp_path, figures):
-    """A marker is not handed on with other figures than those whose hash it has."""
+    """A marker is not copied with figures of another hash."""
     with daemon() as d, d.client() as c:
         run = finished(c, spec("one"))
         metrics = d.state / "runs" / "1-one" / "training_metrics.json"
@@ -301,13 +301,13 @@ def test_altered_metrics_have_no_marker(daemon, tmp_path, figures):
         assert "RUN_COMPLETE.txt: not copied: training_metrics.json is altered" in result.stderr
         assert {path.name for path in to.iterdir()} == {"training_metrics.json"}
         assert (to / "training_metrics.json").read_text() == figures
-        # a copy that is whole stays so
+        # a complete copy stays complete
         result = ctl(d, "artifacts", run, "--copy", whole, "--force", "--json")
         assert result.returncode == 1
         assert {f["path"]: f["result"] for f in json.loads(result.stdout)["files"]} == \
             {"RUN_COMPLETE.txt": "failed", "training_metrics.json": "differs"}
         assert (whole / "training_metrics.json").read_text() == good and (whole / "RUN_COMPLETE.txt").exists()
-        # and one that is not becomes it with the file that the marker is of
+        # and an incomplete one becomes complete with the marker's file
         metrics.write_text(good)
         assert ctl(d, "artifacts", run, "--copy", to).returncode == 1
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
@@ -315,7 +315,7 @@ def test_altered_metrics_have_no_marker(daemon, tmp_path, figures):
 
 
 def test_what_the_engine_wrote_is_whole(daemon, tmp_path):
-    """The hashes in its markers are those of its files: nothing is altered, every marker is copied."""
+    """The hashes in the markers match the files: nothing is altered, every marker is copied."""
     arms = engines.spec(2, gpus=1, arms={"a": {}, "b": {}}, design={"repetitions": 1})
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
         for run, markers in ((engines.spec(2, gpus=1), 1), (arms, 5)):
@@ -329,7 +329,7 @@ def test_what_the_engine_wrote_is_whole(daemon, tmp_path):
 
 
 def test_altered_specification_or_marker(daemon, tmp_path):
-    """The marker of an experiment has the hash of its spec.json; one that has none vouches for nothing."""
+    """The marker of an experiment has the hash of its spec.json; a marker without hashes is invalid."""
     with daemon() as d, d.client() as c:
         run = finished(c, experiment())
         top = d.state / "runs" / "1-exp"
@@ -346,7 +346,7 @@ def test_altered_specification_or_marker(daemon, tmp_path):
 
 
 def test_a_marker_of_what_is_not_done_is_not_copied(daemon, tmp_path):
-    """As a disk that fails in that moment leaves it until the next start."""
+    """The state that a failing disk leaves at that moment until the next start."""
     with daemon() as d, d.client() as c:
         run = finished(c, spec("whole"))
         failed = c.submit(spec("long", steps=100000))
@@ -367,7 +367,7 @@ def test_a_marker_of_what_is_not_done_is_not_copied(daemon, tmp_path):
 
 
 def test_others_are_served_while_a_file_is_hashed(daemon):
-    """64 GiB of nothing take longer than the test: others are answered, and the file is let go with its client."""
+    """Hashing 64 GiB of zeros takes longer than the test: other clients get replies, and the file is closed with its client."""
     with daemon() as d:
         with d.client() as c, d.client() as other:
             run = finished(c, spec("one"))

@@ -1,4 +1,4 @@
-"""What the built programs are made of: who links what, and no state that is nobody's."""
+"""Libraries and global variables of the built programs."""
 
 import os
 import re
@@ -10,17 +10,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 
-# What can crash, hang or be attacked through a port lives in the engines alone.
+# Libraries that can crash, hang or be attacked through a port are used only in the engines.
 PROGRAMS = {
     "daemon/gpt2d": ("libucp", "libucs", "libuct", "libopenblas", "libblas", "libcuda", "libcudart", "libnccl"),
     "ctl/gpt2ctl": ("libucp", "libucs", "libopenblas", "libblas", "libcuda", "libnccl", "libsqlite3", "libevent"),
     "engine/gpt2-engine-cpu": ("libsqlite3", "libevent", "libsystemd", "libcuda", "libnccl"),
 }
 
-# Mutable variables of static lifetime, and why each may be.
+# Mutable static variables, with the reason for each.
 VARIABLES = {
     "seen": "ctl/link/interrupt.c: a signal came",
-    "told": "ctl/link/interrupt.c: and was looked at",
+    "reported": "ctl/link/interrupt.c: and was reported",
     "keyboard": "ctl/link/interrupt.c: the key that ends a wait, as a signal does",
     "heard": "engine/comm/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
     "came": "proto/host/signals.c: a signal came",
@@ -55,7 +55,7 @@ def variables():
 
 
 def test_no_mutable_globals():
-    """What VARIABLES gives a reason for may be; everything else is passed in a context."""
+    """Only variables with a reason in VARIABLES are allowed; everything else is passed in a context."""
     assert len(objects()) > 10
     found = [f"{path}: {name}" for path, name in variables()
         if name not in VARIABLES and not name.startswith((".", "__asan", "__odr_asan", "_ub_", "__ubsan"))]

@@ -50,7 +50,7 @@ def refused(c, run):
 
 
 def test_batch_numbers(daemon):
-    """A1: three of four give the fourth, all four are told; what cannot be is refused with the world there is."""
+    """A1: three of four batch numbers give the fourth, and all four are reported; impossible ones are refused with the number of ranks."""
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
         run = engines.spec(2, train_batch_size=16)
         del run["gradient_accumulation_steps"]
@@ -69,7 +69,7 @@ def test_batch_numbers(daemon):
 
 
 def test_a_bucket_of_one(daemon):
-    """A3: as small as can be trains the same as one that holds everything."""
+    """A3: the smallest possible buckets train the same as one bucket."""
     run = engines.spec(2, arms={"one": {"zero_optimization.reduce_bucket_size": 1},
         "all": {"zero_optimization.reduce_bucket_size": 2e8}}, design={"repetitions": 1, "mirrored": False})
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
@@ -83,7 +83,7 @@ def test_a_bucket_of_one(daemon):
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", ".", "..", "", "a\nb", "a\0b", "-x", " ", "x" * 65, 5, None])
 def test_names_that_lead_out(daemon, name):
-    """A8: gpt2d itself refuses them, whatever the client let through, and makes nothing."""
+    """A8: gpt2d itself refuses them, whatever the client accepted, and creates nothing."""
     with daemon() as d, d.client() as c:
         before = tree(d.home)
         assert ("NUL" if "\0" in str(name) else "name") in refused(c, spec(name))
@@ -95,7 +95,7 @@ def test_names_that_lead_out(daemon, name):
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_data_that_is_spoilt_while_the_run_waits(daemon, tmp_path, how):
-    """B1, B2, B5: it was good at the submission; the run fails and says why, the next one trains."""
+    """B1, B2, B5: the data was valid at the submission; the run fails with the reason, and the next one trains."""
     path = tmp_path / "train.bin"
     path.write_bytes(GOOD)
     content, reason = SPOILT[how]
@@ -135,7 +135,7 @@ def test_one_token_short(daemon, tmp_path, split):
 
 
 def test_the_manuals_token_file(daemon, tmp_path):
-    """The example of gpt2d-spec(5), as it stands there, is a file that a run trains on."""
+    """The example of gpt2d-spec(5) makes a file that a run trains on."""
     page = (ROOT / "proto/gpt2d-spec.5.in").read_text()
     program = re.search(r"made with Python[^\n]*:\n\.Bd -literal.*?\n(.*?)\.Ed", page, flags=re.S)[1]
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
@@ -144,13 +144,13 @@ def test_the_manuals_token_file(daemon, tmp_path):
     run = spec("manual", 1, data={"train": str(file)})
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
         assert c.wait(c.submit(run))["state"] == "done"
-        told = ctl("submit", "-", "--dry-run", path=d.socket, input=json.dumps(run))
+        reported = ctl("submit", "-", "--dry-run", path=d.socket, input=json.dumps(run))
         # 3124 sequences of 64, and the target of the last one
-        assert "200,000 tokens, 65 required, 63 left out at the end, epochs " in told.stdout, told
+        assert "200,000 tokens, 65 required, 63 left out at the end, epochs " in reported.stdout, reported
 
 
 def test_rates(daemon):
-    """F1, F2, F3: what is counted is the work; the rates follow from it; warm-up is left out; A and A do the same."""
+    """F1, F2, F3: counters match the work; rates follow from them; warm-up is excluded; A and A give the same."""
     run = engines.spec(2, arms={"first": {}, "again": {}}, gradient_accumulation_steps=4,
         design={"repetitions": 1, "mirrored": True})
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
@@ -169,7 +169,7 @@ def test_rates(daemon):
 
 
 def test_a_name_twice(daemon):
-    """F7: the second run of a name has a folder of its own; the first one's files stay as they are."""
+    """F7: the second run of a name has another folder; the first one's files stay unchanged."""
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
         first = c.wait(c.submit(engines.spec(1)))["dir"]
         before = {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
@@ -179,7 +179,7 @@ def test_a_name_twice(daemon):
 
 
 def test_a_jump_of_the_queue(daemon):
-    """k1: what is urgent is next after the run that goes on, the others keep their order."""
+    """k1: an urgent run is next after the run in progress; the others keep their order."""
     with daemon() as d, d.client() as c:
         going_on = c.submit(spec("long-ms20", 100000))
         wait_for(lambda: c.state(going_on) == "running", "a run that goes on")
@@ -194,12 +194,12 @@ def test_a_jump_of_the_queue(daemon):
 
 
 def mapped(pid):
-    """The libraries for several ranks that a process has loaded."""
+    """Libraries for several ranks that a process has loaded."""
     return set(re.findall(r"lib(uc[pst]|nccl|mpi)\b", Path(f"/proc/{pid}/maps").read_text()))
 
 
 def test_one_rank_loads_nothing_for_several(daemon):
-    """k7: neither UCX nor NCCL nor MPI is loaded in a world of one, so none of them has to be there."""
+    """k7: with one rank neither UCX nor NCCL nor MPI is loaded, so none of them must be installed."""
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
         assert c.wait(c.submit(engines.spec(1)))["state"] == "done"
         assert [mapped(pid) for pid in d.engines()] == [set()]
@@ -209,7 +209,7 @@ def test_one_rank_loads_nothing_for_several(daemon):
 
 
 def test_what_was_really_used(daemon):
-    """k9: the files of a run tell the buckets as they were, the processes, hosts, libraries and the build."""
+    """k9: the files of a run have the effective buckets, the processes, hosts, libraries and the build."""
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
         run = c.submit(engines.spec(2, zero_optimization={"stage": 1, "reduce_bucket_size": 5000}))
         ours, = trained(c, run)

@@ -1,4 +1,4 @@
-"""Checks of specs: refusals, a checker that breaks or is silent or slow."""
+"""Checks of specs: refusals, and a checker that fails, is silent or slow."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from helpers import UNCHECKED, RpcError, experiment, spec
 
 
 def test_numbers_are_read_from_the_specs_text(daemon):
-    """Only the spec's parser reads them: exact beyond 2^53, and not 0 where a double has no such number."""
+    """Only the spec's parser reads numbers: exact beyond 2^53, and not 0 if a double cannot hold them."""
     with daemon() as d, d.client() as c:
         text = json.dumps(spec(seed=1))
         found = c.call("dry-run", spec=text.replace('"seed": 1', '"seed": 9007199254740993.0'))
@@ -71,7 +71,7 @@ def checker_of(d):
 
 
 def test_a_silent_checker(daemon):
-    """It is noticed by alive_timeout, long before check_timeout, and replaced."""
+    """gpt2d notices it by alive_timeout, long before check_timeout, and replaces it."""
     with daemon(options=("--alive-timeout", "5", "--check-timeout", "3600")) as d, d.client() as c:
         c.call("dry-run", spec=spec())
         os.kill(checker_of(d), signal.SIGSTOP)
@@ -86,7 +86,7 @@ def of_file(name, folder="/nowhere"):
 
 
 def test_a_check_that_nobody_waits_for(daemon):
-    """It is given up, and its process with it."""
+    """gpt2d stops the check, and its process."""
     with daemon(options=("--check-timeout", "3600")) as d, d.client() as c:
         c.call("dry-run", spec=spec())  # it has started
         with d.client() as other:
@@ -110,7 +110,7 @@ def test_a_check_that_takes_too_long_names_its_file(daemon):
 
 
 def test_stopped_while_a_spec_is_checked(daemon):
-    """Whoever waits for the checker is answered, not cut off, and as everybody is whom a gpt2d that stops refuses."""
+    """A client that waits for the checker gets the error of a stopping gpt2d, and is not disconnected."""
     with daemon(environment={"GPT2D_FAKE_CHECK": "mute"}) as d, d.client() as c, d.client() as other:
         asked = [(c, c.ask("submit", spec=spec())), (other, other.ask("dry-run", spec=spec()))]
         with d.client() as third:

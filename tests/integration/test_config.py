@@ -1,4 +1,4 @@
-"""gpt2d.conf: what it says, what is refused, what comes over what, and where things are when nobody says."""
+"""gpt2d.conf: settings, errors, precedence, and default paths."""
 
 import grp
 import os
@@ -189,7 +189,7 @@ ranks = 3""")
 
 
 def test_what_is_in_force_is_printed_where_nothing_says_it(tmp_path):
-    """The places of a service, or of a user's own daemon, are values of -nv; read again in another environment they stay."""
+    """The default paths of a service, or of a user's own daemon, are values of -nv; they stay in another environment."""
     places = {"RUNTIME_DIRECTORY": tmp_path / "run/gpt2d:/other", "STATE_DIRECTORY": tmp_path / "state"}
     shown = run("-nv", conf="/dev/null", **places)
     found = settings(shown.stdout)
@@ -280,7 +280,7 @@ def test_the_example_is_the_table(tmp_path):
     found = settings(run("-nv", conf=write(tmp_path, shown)).stdout)
     standard = settings(run("-nv", conf="/dev/null").stdout)
     assert found == {**standard, "device": "cuda"}
-    # every line that is commented out is right as well, but for groups, a key and an engine that are not there
+    # every commented line is valid too, except for groups, a key and an engine that do not exist
     lines = [line.removeprefix("#") for line in shown.splitlines() if " = " in line and not line.startswith("# ")]
     lines = [line for line in lines if not re.search("_group|^key_file|^listen|^join|^engine|^device", line)]
     assert len(lines) > 15
@@ -290,7 +290,7 @@ def test_the_example_is_the_table(tmp_path):
 
 
 def test_places_of_ones_own():
-    """Not root's: below the XDG folders. The error of a file that is there tells that it was found."""
+    """Not root's: below the XDG folders. An error of an existing file shows that it was found."""
     with tempfile.TemporaryDirectory(prefix="gpt2d-") as home:
         os.chmod(home, 0o755)
         places_of_ones_own(Path(home))
@@ -324,7 +324,7 @@ def places_of_ones_own(tmp_path):
 
 
 def test_device(tmp_path):
-    """Never another device unseen."""
+    """gpt2d never chooses another device silently."""
     if not os.path.exists("/dev/nvidia0"):
         refused = run("--device", "cuda", "--state-dir", tmp_path / "state", "--socket", tmp_path / "s",
             conf="/dev/null")
@@ -342,7 +342,7 @@ def test_device(tmp_path):
 
 
 def test_an_engine_that_does_not_exist(tmp_path):
-    """-n and the start name its line."""
+    """-n and the start report its line."""
     conf = write(tmp_path, f"state_dir = {tmp_path}/state\nengine = {tmp_path}/none\nsocket = {tmp_path}/s\n")
     for words in ((), ("-n",)):
         refused = run(*words, conf=conf)
@@ -391,19 +391,19 @@ def test_options():
 
 def test_a_log_file_in_a_folder_that_is_not_there(tmp_path):
     log = tmp_path / "none" / "log"
-    told = f"log_file: {log}: cannot be created in {tmp_path}/none: No such file or directory; gpt2d does not create that folder"
+    reported = f"log_file: {log}: cannot be created in {tmp_path}/none: No such file or directory; gpt2d does not create that folder"
     places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s")
     for words in (("-n",), places):
         refused = run(*words, "--log-file", log, conf="/dev/null")
-        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {told}\n")
+        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {reported}\n")
     conf = write(tmp_path, f"log_file = {log}\n")
     refused = run("-n", conf=conf)
-    assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {conf}:1: {told}\n")
+    assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {conf}:1: {reported}\n")
     assert not log.parent.exists()
 
 
 def test_a_place_that_cannot_be(tmp_path):
-    """Told with its line, what is in the way, and what is needed; nothing is made."""
+    """The error has the line, the problem and the expected value; nothing is created."""
     (tmp_path / "file").touch()
     (tmp_path / "to-nowhere").symlink_to(tmp_path / "none")
     needed = "expected a writable folder, or a path where gpt2d can create one"
@@ -413,27 +413,27 @@ def test_a_place_that_cannot_be(tmp_path):
             (f"{tmp_path}/to-nowhere/a", f"cannot be created: {tmp_path}/to-nowhere: No such file or directory")):
         conf = write(tmp_path, f"ranks = 2\nstate_dir = {value}\n")
         before = sorted(tmp_path.rglob("*"))
-        told = f"state_dir: {value}: {why}; {needed}\n"
+        reported = f"state_dir: {value}: {why}; {needed}\n"
         refused = run("-n", conf=conf)
-        assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"gpt2d: {conf}:2: {told}")
+        assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"gpt2d: {conf}:2: {reported}")
         refused = run("-n", "--state-dir", value, conf="/dev/null")
-        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {told}")
+        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {reported}")
         assert sorted(tmp_path.rglob("*")) == before
     assert run("-n", conf=write(tmp_path, f"state_dir = {tmp_path}/a/b/c\n")).returncode == 0
     assert not (tmp_path / "a").exists()
 
 
 def test_no_place_of_ones_own():
-    """Settings may be good where nothing says what stands in for a place that is not given: that is said."""
+    """The settings may be valid although a default path is missing: a warning says so."""
     user = 65534 if os.geteuid() == 0 else None
     try:
-        told = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
+        reported = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
             env={"PATH": os.environ["PATH"]}, check=False)
     except PermissionError:
         pytest.skip("the build cannot be reached by another user")
-    assert told.returncode == 0 and told.stdout == "no file; the settings are valid\n", told
-    assert "warning: socket: no default path: give --socket" in told.stderr
-    assert "warning: state_dir: no default path: give --state-dir" in told.stderr
+    assert reported.returncode == 0 and reported.stdout == "no file; the settings are valid\n", reported
+    assert "warning: socket: no default path: give --socket" in reported.stderr
+    assert "warning: state_dir: no default path: give --state-dir" in reported.stderr
     given = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
         env={"PATH": os.environ["PATH"], "HOME": "/home", "XDG_RUNTIME_DIR": "/run"}, check=False)
     assert given.returncode == 0 and "no default path" not in given.stderr
@@ -451,5 +451,5 @@ def test_a_place_without_rights():
         refused = run("-n", conf=conf, user=user)
         if user and "gpt2d.conf" not in refused.stderr:
             pytest.skip("the build cannot be reached by another user")
-        told = f"{conf}:1: state_dir: {closed}/state: cannot be created: {closed}: Permission denied; "
-        assert refused.returncode == 2 and refused.stderr.startswith(f"gpt2d: {told}"), refused
+        reported = f"{conf}:1: state_dir: {closed}/state: cannot be created: {closed}: Permission denied; "
+        assert refused.returncode == 2 and refused.stderr.startswith(f"gpt2d: {reported}"), refused

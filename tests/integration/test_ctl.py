@@ -180,7 +180,7 @@ def test_no_daemon(args, path):
 
 
 def test_all_places_that_were_looked_at_are_named(tmp_path):
-    """Also that of one's own daemon, where it would be once it is started as is said."""
+    """Also that of a user's own daemon, at its default path."""
     if os.path.exists("/run/gpt2d/gpt2d.sock"):
         pytest.skip("a gpt2d of the system runs here")
     result = ctl("status", env={"XDG_RUNTIME_DIR": str(tmp_path)})
@@ -224,7 +224,7 @@ def test_no_socket_at_all(path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
 def test_a_file_of_others_is_no_socket():
-    """Also for who may not write to it: that is no question of the daemon's group."""
+    """Also for users who may not write to it: the daemon's group does not matter."""
     try:
         result = ctl("status", path="/etc/passwd", user=65534)
     except PermissionError:

@@ -302,7 +302,7 @@ def slow(rank, ratio):
     return {"rank": rank, "work_mean_s": 0.01 * ratio, "others_median_s": 0.01}
 
 
-@pytest.mark.parametrize("told, found, line", [
+@pytest.mark.parametrize("reported, found, line", [
     ([slow(1, 1.2), slow(1, 1.4), slow(0, 1.3), slow(1, 1.01), slow(1, 1.3)], {"rank": 1, "segments": 3, "of": 5, "work_ratio": 1.3},
         "slow rank: the others wait for rank 1, +30.00% work in a step, in 3 of 5 segments\n"),
     ([slow(1023, 1.06)], {"rank": 1023, "segments": 1, "of": 1, "work_ratio": 1.06},
@@ -317,8 +317,8 @@ def slow(rank, ratio):
     ([None], None, ""),
     ([slow(1024, 2), slow(-1, 2), slow(0, 2) | {"others_median_s": 0}, slow(0, 2) | {"rank": "0"}, 7, "no"], None, ""),
 ])
-def test_a_slow_rank(path, told, found, line):
-    rows = [segment(i, "AB"[i % 2], [1000000] * 20, slowest_rank=value) for i, value in enumerate(told)]
+def test_a_slow_rank(path, reported, found, line):
+    rows = [segment(i, "AB"[i % 2], [1000000] * 20, slowest_rank=value) for i, value in enumerate(reported)]
     with FakeDaemon(path, show=experiment(*rows)):
         value = one_object(ctl("compare", 5, "--json", path=path).stdout)
         texts = [ctl(verb, 5, path=path).stdout for verb in ("compare", "show")]

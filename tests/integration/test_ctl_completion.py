@@ -1,4 +1,4 @@
-"""Shells complete gpt2ctl's command line: what gpt2ctl says, and three shells that ask it."""
+"""Shells complete gpt2ctl's command line: gpt2ctl's candidates, and three shells that ask for them."""
 
 import json
 import os

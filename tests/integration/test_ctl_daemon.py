@@ -199,8 +199,8 @@ def test_words_are_those_of_the_daemon(daemon):
         states, ends, levels = allowed(c, "list", state="x"), allowed(c, "prune", state="x"), allowed(c, "logs", level="x")
         assert (len(states), len(ends), len(levels)) == (8, 4, 4)
         for words, option, all_of_them in ((["list"], "state", states), (["prune", "-n"], "state", ends), (["logs"], "level", levels)):
-            told = f"--{option}: x: {', '.join(all_of_them[:-1])} or {all_of_them[-1]} is needed"
-            assert ctl(d, *words, f"--{option}=x").stderr == f"gpt2ctl: {told}\n"
+            reported = f"--{option}: x: {', '.join(all_of_them[:-1])} or {all_of_them[-1]} is needed"
+            assert ctl(d, *words, f"--{option}=x").stderr == f"gpt2ctl: {reported}\n"
             for word in all_of_them:
                 assert ctl(d, *words, f"--{option}", word).returncode == 0, word
 
@@ -213,7 +213,7 @@ def test_shutdown(daemon):
 
 
 def test_compare_of_what_failed(daemon):
-    """What failed, why, and what is comparable all the same; or that nothing is."""
+    """What failed, why, and what is comparable; or that nothing is."""
     with daemon() as d:
         first = submit(d, experiment("fail.r0.s2", repetitions=2))
         ctl(d, "wait", first)
@@ -238,7 +238,7 @@ def test_compare_of_what_failed(daemon):
         assert "run 3: nothing to compare (state cancelled, no segment is done): cancelled: asked for" in ctl(d, "compare", third).stderr
 
 
-# ---- what the daemon finds wrong with a spec is told where it stands in the file: cases A1, B1, B3 ----
+# ---- the daemon's errors of a spec have their line in the file: cases A1, B1, B3 ----
 
 def refused(d, path, *options):
     before = json.loads(ctl(d, "list", "--json").stdout)["runs"]
@@ -278,7 +278,7 @@ def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
         found = refused(d, path, "--set", 'model={"n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 64, "vocab_size": 64}')
         assert found == [f"{path}:{line}:3: data.kind: synthetic: 1048576 tokens, 1280001 needed (2 ranks x 10000 x 64 + 1); "
             "data.synthetic_tokens sets how many are made"]
-        # nor is that told where the batch is what is wrong
+        # nor if the batch is the error
         path.write_text(json.dumps(spec(data={"kind": "synthetic"}, train_micro_batch_size_per_gpu=10**8), indent=1))
         found = refused(d, path)
         assert len(found) == 1 and ": train_micro_batch_size_per_gpu: " in found[0], found

@@ -48,7 +48,7 @@ def test_follow_json_lines(path):
 
 
 def followed(path, columns=100, **env):
-    """All that follow writes on a terminal on which it has shown steps 2, 10 and 20, and its exit code."""
+    """The whole output of follow on a terminal on which it has shown steps 2, 10 and 20, and its exit code."""
     connections, seq = queue.Queue(), itertools.count(1)
     with FakeDaemon(path, follow=follow_script(run_object(), [], connections.put)), \
             Terminal([str(CTL), "follow", "1"], environment(path, LC_ALL="C.UTF-8", **env), columns=columns) as terminal:
@@ -116,7 +116,7 @@ def test_follow_says_that_a_step_takes_long(path):
 
 
 def test_follow_says_what_a_queued_run_waits_for(path):
-    """At once, and not where it waits for a moment only."""
+    """At once, but not for a wait of a moment."""
     outlook = {"position": 2, "waiting": "drained: since 2026-01-08 by ann: maint", "starts_in_s": None}
     script = follow_script(run_object(), [("run.state", {"seq": 1, "state": "running", "reason": None}), done(2)])
     with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
@@ -185,7 +185,7 @@ def test_wait_timeout(path):
 
 
 def test_daemon_comes_back(path):
-    """Killed in mid-run: the follower connects again and goes on after the last event it saw."""
+    """Killed in mid-run: the follower reconnects and continues after the last event it saw."""
     scripts = iter([follow_script(run_object(state="running"), [step(5, 4)], lambda connection: connection.close()),
         follow_script(run_object(state="running"), [step(5, 4), step(20, 5), done(6)])])
     with FakeDaemon(path, follow=lambda params, connection: next(scripts)(params, connection)) as first:
@@ -213,7 +213,7 @@ def test_daemon_does_not_come_back(path):
 
 
 def test_closed_pipe(path):
-    """A reader that goes away ends follow; the run goes on."""
+    """A reader that closes the pipe ends follow; the run continues."""
     events = [step(n % 20 + 1, n + 1) for n in range(2000)]
     with FakeDaemon(path, follow=follow_script(run_object(state="running"), events)) as daemon:
         process = subprocess.Popen([CTL, "follow", "1", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -244,7 +244,7 @@ def test_blocks_of_an_experiment(path):
 
 
 def test_who_warns(path):
-    """gpt2d itself is no rank."""
+    """gpt2d itself is not a rank."""
     events = [("run.log", {"seq": n, "rank": rank, "level": "warning", "message": "slow"}) for n, rank in ((1, None), (2, 3))]
     with FakeDaemon(path, follow=follow_script(run_object(1, state="running"), [*events, done(3)])):
         result = ctl("follow", 1, path=path)

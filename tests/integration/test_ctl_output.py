@@ -1,4 +1,4 @@
-"""What gpt2ctl prints of what a scripted daemon says, and where it cannot print it."""
+"""gpt2ctl's output for replies of a scripted daemon, and errors of writing it."""
 
 import subprocess
 
@@ -36,7 +36,7 @@ def test_list_pages(path):
 
 
 def test_list_of_several_states(path):
-    """As one list: by id, each once, as many as asked for; of one that goes on meanwhile what was said last."""
+    """As one list: by ID, each once, as many as requested; a run that changes meanwhile has its last state."""
     runs = {"queued": [9, 7, 5], "running": [7], "failed": [8, 3, 1]}
 
     def page(params, connection):
@@ -114,7 +114,7 @@ def test_show_of_an_experiment(path):
 
 @pytest.mark.parametrize("verb", [["status"], ["metrics"], ["follow", "1"], ["follow", "1", "--json"], ["help"]])
 def test_full_stdout(path, verb):
-    """The reason is told, whichever write found it, and nothing of a run that is not so."""
+    """The reason is printed, whichever write failed, and nothing false about a run."""
     with FakeDaemon(path, status=status_reply, metrics=lambda params, connection: {"text": "# x\n" * 10000},
             follow=follow_script(run_object(state="running"), [step(20, 1), done(2)])), open("/dev/full", "w") as full:
         process = subprocess.run([CTL, *verb], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(path))
@@ -123,7 +123,7 @@ def test_full_stdout(path, verb):
 
 
 def on_terminal(path, *words, columns=80, locale="C.UTF-8", **methods):
-    """The lines that a command prints on a terminal of so many columns."""
+    """The output lines of a command on a terminal with this many columns."""
     with FakeDaemon(path, **methods), Terminal([str(CTL), *map(str, words)], environment(path, LC_ALL=locale), columns=columns) as terminal:
         assert terminal.end() == 0, terminal.seen
     return terminal.seen.replace("\r\n", "\n").splitlines()

@@ -25,7 +25,7 @@ def states(d):
 
 def test_drain_and_resume(daemon):
     with daemon() as d:
-        run = begun(d, submit(d, spec("untold")))
+        run = begun(d, submit(d, spec("held")))
         text = ctl(d, "drain", "--reason", "new disk").stdout
         assert "drained since " in text and ": new disk" in text
         assert f"run {run} continues; wait for its end with: gpt2ctl wait {run}" in text and "gpt2ctl resume" in text
@@ -44,7 +44,7 @@ def test_drain_and_resume(daemon):
             said = ctl(d, verb).stdout
             assert said.count("gpt2ctl resume lets runs start") == 1, said
             assert re.search(r"(?m)^ +2  waits  priority 0  .*waits for gpt2ctl resume$", said), said
-        d.tell()
+        d.unhold()
         drained = lines(ctl(d, "drain", "--wait", "--json"))[0]
         assert drained["already"] and drained["running"] is None and drained["drained"]["reason"] == "new disk"
         assert states(d) == ["done", "queued"]
@@ -61,11 +61,11 @@ def test_submit_and_follow_says_once_why_it_waits(daemon, tmp_path, options, str
         ctl(d, "drain")
         with subprocess.Popen([CTL, "submit", file, "--follow", *options], env=environment(d), text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
-            told = getattr(follower, stream)
-            line = told.readline()
+            reported = getattr(follower, stream)
+            line = reported.readline()
             while "drained: since " not in line:
                 assert line, follower.communicate()
-                line = told.readline()
+                line = reported.readline()
             ctl(d, "resume")
             rest = "".join(follower.communicate(timeout=PATIENCE_S))
         assert follower.returncode == 0 and "run 1 run: done" in rest and "drained" not in rest, rest
@@ -224,7 +224,7 @@ def test_wait_for_any(daemon):
 
 
 def test_others_may_not(daemon):
-    """Another user has no say in the queue; what is refused says who has."""
+    """Another user may not change the queue; the error says who may."""
     if os.getuid() != 0:
         pytest.skip("needs two users")
     nobody = 65534

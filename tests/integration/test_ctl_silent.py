@@ -65,7 +65,7 @@ def without(all, words):
 
 @pytest.fixture
 def hung(path):
-    """A gpt2d that has a follower and answers nothing more until the event is set, without being stopped."""
+    """A gpt2d that has a follower and sends nothing until the event is set, without being stopped."""
     answers, connections = threading.Event(), []
     mute = lambda params, connection: answers.wait(PATIENCE_S) and {}
     with open(f"{path}.lock", "w", encoding="ascii") as lock:
@@ -78,7 +78,7 @@ def hung(path):
 
 
 def test_a_gpt2d_that_hangs(path, hung):
-    """What is known of it is said, on a terminal on a line of its own. An event is a sign of life as well."""
+    """The message has what is known, on its own line on a terminal. An event is a sign of life as well."""
     _, _, connections = hung
     who = f"gpt2d (process {os.getpid()})"
     with waiting(path, ("follow", 1)) as [one], \

@@ -100,7 +100,7 @@ def test_submit_refused_by_the_daemon(spec, path):
 
 
 def test_submit_to_one_that_is_stopping(spec, path):
-    """It is known that nothing was queued."""
+    """The message says that nothing was queued."""
     def stopping(params, connection):
         raise Refused(-32005, "gpt2d is stopping; submit it again once gpt2d is back", {"queued": False})
 
@@ -112,7 +112,7 @@ def test_submit_to_one_that_is_stopping(spec, path):
 
 
 def test_a_product_names_what_is_given(spec, path):
-    """Not the gpus that nobody gave."""
+    """Not gpus if the user did not give it."""
     text = json.loads(spec.read_text())
     del text["gpus"]
     spec.write_text(json.dumps(text))
@@ -179,7 +179,7 @@ def test_dry_run(spec, path):
 
 
 def test_dry_run_of_arms(spec, path):
-    """What is common is told once, what differs by the arm."""
+    """Common lines are printed once, differences by arm."""
     def check(reduce, warnings):
         return {"memory": {"total_bytes": 1000, "activations_bytes": reduce}, "warnings": warnings,
             "work": {"optimizer_steps": 30, "micro_steps": 60, "tokens": 61440, "left_over_sequences": 0}}

@@ -79,7 +79,7 @@ GPU = {"memory_total_bytes": 80000000000, "memory_used_bytes": 20000000000, "uti
 
 
 def on_gpus(params, connection):
-    """Rank 0 has all figures and the GPU to itself; of rank 1's the driver tells less."""
+    """Rank 0 has all figures and the GPU to itself; rank 1's driver reports less."""
     value = status(params, connection)
     value["engine"]["device"] = "cuda"
     first, second = value["engine"]["ranks"]
@@ -90,7 +90,7 @@ def on_gpus(params, connection):
 
 @pytest.mark.parametrize("verb", ["top", "status"])
 def test_gpus(tmp_path, verb):
-    """The load and memory of each, what the driver does not tell as such, and who disturbs."""
+    """The load and memory of each rank, unknown figures as such, and other processes."""
     with FakeDaemon(tmp_path / "s", status=on_gpus, follow=follow) as d:
         text = ctl(verb, path=d.path, env={"LC_ALL": "C.UTF-8"}).stdout
         if verb == "top":
@@ -105,7 +105,7 @@ def test_gpus(tmp_path, verb):
 
 
 def late(params, connection):
-    """Not each step is told: neither the segment's first ones nor those until the look."""
+    """Not all steps are reported: neither the segment's first ones nor those before the first update."""
     def after():
         for step in range(4, 46):
             connection.notify("run.step", id=7, seq=step, at="2026-01-08T19:51:00.000Z",
@@ -116,7 +116,7 @@ def late(params, connection):
 
 @pytest.mark.parametrize("segment", [1, 2])
 def test_losses_end_with_that_of_the_line_above(tmp_path, segment):
-    """Where they begin is said; the losses of another segment than that one's are not shown."""
+    """The first loss has its step; losses of another segment are not shown."""
     def at(params, connection):
         return {**status(params, connection), "running": {"run": RUN, "progress": {**PROGRESS, "segment": segment}}}
     with FakeDaemon(tmp_path / "s", status=at, follow=late) as d:
@@ -135,7 +135,7 @@ def test_a_dumb_terminal_is_none(daemon, name):
 
 @pytest.mark.parametrize("words", [["top"], ["status"], ["show", 7]])
 def test_no_bars_where_the_terminal_is_dumb(tmp_path, words):
-    """Nor where its output goes elsewhere: whoever says so cannot show them."""
+    """Nor if its output goes elsewhere: the messages cannot show them."""
     def show(params, connection):
         return {"run": RUN, "spec": {}, "checks": [], "transitions": [], "segments": [], "progress": PROGRESS,
             "outlook": None, "next": None}

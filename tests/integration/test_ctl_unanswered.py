@@ -31,7 +31,7 @@ def test_a_stopped_daemon_is_named(daemon):
         who = f"gpt2d (process {d.process.pid}) has not answered on {d.socket}"
         assert notice.startswith(f"gpt2ctl: still waiting: {who} for 2 s")
         assert notice.endswith(f"; gpt2d is stopped, continue it with: kill -CONT {d.process.pid}")
-        # as long as it was, not as long as it should have been
+        # the real duration, not the intended one
         assert re.fullmatch(re.escape(f"gpt2ctl: {who} for ") + r"\d+(\.\d)? s", error)
         assert advice == f"gpt2d is stopped; continue it with: kill -CONT {d.process.pid}"
         assert ctl(d, "status").stderr == ""
@@ -71,7 +71,7 @@ def run_ctl(path, words):
 
 
 def test_what_was_asked_of_a_daemon_that_is_gone(path):
-    """It may have done it: where that can be seen."""
+    """The request may have taken effect: the message says where to check."""
     methods = {name: lambda params, connection: connection.close() for name in [*"cancel keep priority prune drain resume release "
         "warm shutdown status list show logs artifacts metrics version dry-run".split()]}
     with FakeDaemon(path, **methods):
@@ -83,7 +83,7 @@ def test_what_was_asked_of_a_daemon_that_is_gone(path):
 
 
 def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
-    """It may still be done, and where that can be seen; of what only looks there is nothing to say."""
+    """The request may still take effect, and the message says where to check; requests that change nothing have no such line."""
     end, clocks = threading.Event(), Clocks(tmp_path, "gpt2ctl")
     asked = f"submit {spec}", f"submit --dry-run {spec}"
     names = "cancel keep priority prune drain resume release warm shutdown status list logs metrics version dry-run submit".split()
@@ -114,7 +114,7 @@ def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
 
 @contextlib.contextmanager
 def cancelling(path):
-    """A cancel that is answered when the event says so, of a daemon with a cancel_timeout of 600 s."""
+    """A cancel that is answered when the event is set, of a daemon with a cancel_timeout of 600 s."""
     end = threading.Event()
     late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "state": "cancelled", "already": False}
     with FakeDaemon(path, cancel=late) as daemon:
@@ -126,7 +126,7 @@ def cancelling(path):
 
 
 def test_a_cancel_that_waits_for_a_step(path):
-    """What it waits for is said, and how long that may take."""
+    """The message says what it waits for, and how long that may take."""
     with cancelling(path) as (process, end):
         line = process.stderr.readline()
         end.set()

@@ -1,4 +1,4 @@
-"""Clients of gpt2d that do not behave: frames, greetings, followers that go or do not read (cases H5, H9, H11)."""
+"""Misbehaving clients of gpt2d: frames, greetings, followers that go or do not read (cases H5, H9, H11)."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1}}\n'
 
 
 def test_large_answers_to_many(daemon):
-    """gpt2d loses none of them, however late they are read."""
+    """gpt2d loses none of them, even if they are read late."""
     pieces, sockets = 16, 8
     with daemon() as d, d.client() as c:
         folder = Path(c.wait(c.submit(spec()))["dir"])
@@ -233,7 +233,7 @@ def test_clients_of_all_users_are_counted(daemon):
 
 
 def test_who_says_nothing_is_let_go(daemon):
-    """Whether there is another to take its place or not, and with half a hello as well."""
+    """With or without another client that needs its place, and with half a hello as well."""
     with daemon(options=("--client-idle", "1")) as d, d.client() as greeted:
         for begun in (b"", HELLO[:20]):
             with d.client(hello=False) as mute:
@@ -246,7 +246,7 @@ def test_who_says_nothing_is_let_go(daemon):
 
 
 def test_idle_clients_make_room(daemon):
-    """A user whose clients do nothing is not locked out by them: status and cancel come in."""
+    """Clients that do nothing do not lock out their user: status and cancel work."""
     with daemon(options=("--clients-per-user", "3", "--client-idle", "1")) as d:
         follower, first, second = d.client(), d.client(), d.client()
         run = follower.submit(spec("long-ms20", 100000))
@@ -300,7 +300,7 @@ while c.event(): pass
 
 def test_fifty_followers_killed(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("untold-ms2", 3000))
+        run = c.submit(spec("held-ms2", 3000))
         wait_for(lambda: c.state(run) == "running", "running")
         base = d.descriptors()
         folder = os.path.dirname(__file__)
@@ -316,7 +316,7 @@ def test_fifty_followers_killed(daemon):
                 follower.wait()
         assert d.process.poll() is None
         wait_for(lambda: d.descriptors() <= base, "closed descriptors")
-        d.tell()
+        d.unhold()
         assert c.wait(run)["state"] == "done"
 
 
@@ -353,7 +353,7 @@ def test_a_connection_follows_so_many_runs(daemon):
 
 
 def test_the_events_kept_are_bounded(daemon):
-    """However long a run, the newest thousand are sent to one who comes late."""
+    """The newest thousand events of any run are sent to a late follower."""
     with daemon() as d, d.client() as c:
         run = c.submit(spec("logs-ms1", 100000))
 
@@ -384,7 +384,7 @@ def test_a_client_that_asks_and_does_not_read(daemon):
 
 
 def asleep(d):
-    """Whether gpt2d's loop waits: one that turns without a wait is never seen so."""
+    """Whether gpt2d's loop sleeps: a busy loop is never seen sleeping."""
     return Path(f"/proc/{d.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
 
 
@@ -394,7 +394,7 @@ def wakeups(d):
 
 
 def test_one_that_asks_and_does_not_read_costs_nothing(daemon):
-    """Its requests wait, and gpt2d does not look at them all the time; once it reads all are answered."""
+    """Its requests wait, and gpt2d does not poll them; once it reads, all get replies."""
     question = b'{"jsonrpc":"2.0","id":7,"method":"status","params":{}}\n'
     with daemon() as d, d.client() as mute, d.client() as c:
         mute.socket.setblocking(False)
@@ -432,7 +432,7 @@ def test_many_follow_one_after_the_end(daemon):
 
 def test_replay(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(experiment("ab-untold4", 5, repetitions=4))
+        run = c.submit(experiment("ab-held4", 5, repetitions=4))
         wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 2, "two segments")
         with d.client() as late:
             reply = late.call("follow", id=run, after=0)

@@ -1,4 +1,4 @@
-"""The manual pages of gpt2d and of the protocol say what the programs do."""
+"""The manual pages of gpt2d and of the protocol match the programs."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_every_error_code_is_listed():
 
 
 def test_every_reason_to_wait_is_listed(daemon):
-    """By its code, with what it means; also those that gates have."""
+    """By its code, with its meaning; also those of gates."""
     table = dict(re.findall(r'\[WAITING_\w+\] = \{"(\w+)",\s+"([^"]+)', (ROOT / "proto/waiting.c").read_text()))
     listed = dict(re.findall(r"^\.It Cm (\w+)\n(.+)\.$", PAGE[PAGE.index("the first of these codes"):], flags=re.M))
     assert len(table) == 11 and all(listed[code].startswith(meaning) for code, meaning in table.items())
@@ -64,7 +64,7 @@ PAGES = ("daemon/gpt2d.8", "daemon/gpt2d.conf.5", "ctl/gpt2ctl.1", "ctl/gpt2ctl-
 
 
 def page_text(name):
-    """As it was written, or made from a table."""
+    """Written by hand, or generated from a table."""
     path = ROOT / name
     return (path if path.exists() else BUILD / name).read_text()
 
@@ -83,17 +83,17 @@ def test_these_are_all_pages():
 
 
 def test_every_reason_of_an_engine_is_told():
-    """What is written to failure.reason, or handed to segment_fail, stands in gpt2d(8)."""
-    told = set()
+    """The codes that are written to failure.reason, or passed to segment_fail, are in gpt2d(8)."""
+    reported = set()
     for path in (ROOT / "engine").glob("*.c"):
         source = path.read_text()
-        told.update(re.findall(r'segment_fail\(\s*\w+,\s*"([a-z_]+)"', source))
+        reported.update(re.findall(r'segment_fail\(\s*\w+,\s*"([a-z_]+)"', source))
         for value in re.findall(r"failure\.reason = ([^;]+);", source):
-            told.update(re.findall(r'"([a-z_]+)"', value))
-    assert {"memory", "data", "peer_lost", "nonfinite_loss"} <= told
+            reported.update(re.findall(r'"([a-z_]+)"', value))
+    assert {"memory", "data", "peer_lost", "nonfinite_loss"} <= reported
     page = page_text("daemon/gpt2d.8")
     listed = re.findall(r"^\.It Cm ([a-z_ ,]+)$", page[page.index("Reasons begin with a code"):page.index(".Sh METRICS")], flags=re.M)
-    assert told <= {code for row in listed for code in row.split(" , ")}
+    assert reported <= {code for row in listed for code in row.split(" , ")}
 
 
 def test_options_of_the_engine_are_the_same():
@@ -111,7 +111,7 @@ def test_exits_of_an_engine_are_the_same():
 
 
 def test_options_are_the_same():
-    """What is no setting is told by gpt2d(8); the settings are in gpt2d.conf(5), which is made from their table."""
+    """gpt2d(8) describes what is not a setting; gpt2d.conf(5) has the settings from their table."""
     shown = subprocess.run([BUILD / "daemon" / "gpt2d", "--help"], capture_output=True, text=True,
         timeout=60, check=True).stdout
     flags, settings = shown.split("\nSettings, ")

@@ -1,4 +1,4 @@
-"""The queue as its users move it: priorities, drain and resume, release and warm, why a run waits."""
+"""The queue for its users: priorities, drain and resume, release and warm, reasons for waiting."""
 
 import os
 import signal
@@ -84,7 +84,7 @@ def test_priority_is_refused_where_it_means_nothing(daemon):
 
 
 def test_the_one_made_ready_ahead_gives_way(daemon):
-    """A run of a higher priority comes when the next one has its directory already."""
+    """A run with a higher priority comes when the next one already has its directory."""
     with daemon() as d, d.client() as c:
         long = begun(c, c.submit(spec("long-ms20", 100000)))
         first = c.submit(experiment("first"))
@@ -125,13 +125,13 @@ def test_rerun_of_is_kept(tmp_path):
 def test_drain_and_resume(tmp_path):
     with Daemon(home=tmp_path) as d:
         with d.client() as c:
-            run = begun(c, c.submit(spec("untold")))
+            run = begun(c, c.submit(spec("held")))
             queued = c.submit(spec("queued"))
             reply = c.call("drain", reason="new disk")
             assert reply["running"] == run and reply["queued"] == 1 and not reply["already"]
             assert reply["drained"]["uid"] == os.getuid() and reply["drained"]["reason"] == "new disk"
             assert c.call("drain", reason="another")["already"]
-            d.tell()
+            d.unhold()
             assert c.wait(run)["state"] == "done"
             late = c.call("submit", spec=spec("late"))
             assert late["position"] == 1 and late["waiting"].startswith("drained: since ")
@@ -160,10 +160,10 @@ def test_drain_and_resume(tmp_path):
 
 def test_drain_waits_for_the_run(daemon):
     with daemon() as d, d.client() as c, d.client() as other, d.client() as third:
-        run = begun(c, c.submit(spec("untold-slowend")))
+        run = begun(c, c.submit(spec("held-slowend")))
         token = c.ask("drain", wait=True)
         wait_for(lambda: other.call("status")["drained"], "drained")
-        d.tell()
+        d.unhold()
         assert c.reply(token)["running"] is None
         assert other.state(run) == "done"
         assert other.call("drain", wait=True)["already"]
@@ -188,12 +188,12 @@ def test_release_and_warm(tmp_path):
     with Daemon(home=tmp_path, ranks=2) as d:
         pids = d.engines()
         with d.client() as c:
-            run = begun(c, c.submit(spec("untold", gpus=2)))
+            run = begun(c, c.submit(spec("held", gpus=2)))
             queued = c.submit(spec("queued", gpus=2))
             token = c.ask("release", reason="for Ann", wait=True)
             with d.client() as other:
                 wait_for(lambda: other.call("status")["released"], "the release")
-            d.tell()
+            d.unhold()
             reply = c.reply(token)
             assert reply["engine"] == "released" and reply["running"] is None
             assert not any(alive(pid) for pid in pids)
@@ -235,18 +235,18 @@ def test_release_now_interrupts(daemon, restart):
 
 def test_release_now_lets_a_trained_run_finish(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("enduntold"))
+        run = c.submit(spec("endheld"))
         wait_for(lambda: c.state(run) == "finishing", "finishing")
         token = c.ask("release", now=True, wait=True)
         with d.client() as other:
             wait_for(lambda: other.call("status")["released"], "the release")
-        d.tell()
+        d.unhold()
         assert c.reply(token)["engine"] == "released"
         assert c.state(run) == "done"
 
 
 def test_engines_that_do_not_stop_are_ended(daemon):
-    """The rank that is stopped does not read engine.exit."""
+    """The stopped rank does not read engine.exit."""
     with daemon(ranks=2) as d, d.client() as c:
         pids = d.engines()
         os.kill(pids[1], signal.SIGSTOP)

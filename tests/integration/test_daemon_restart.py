@@ -1,4 +1,4 @@
-"""What gpt2d finds when it starts: stale and live sockets, runs that were open (cases H1, H2, H4, H6, H7)."""
+"""gpt2d's start: stale and live sockets, open runs (cases H1, H2, H4, H6, H7)."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def home(tmp_path):
 
 
 def second(d, **changes):
-    """Another gpt2d with the same command line, but for changes; (status, stderr)."""
+    """Another gpt2d with the same command line, except for changes; (status, stderr)."""
     command = list(d.command)
     for option, value in changes.items():
         command[command.index("--" + option) + 1] = str(value)
@@ -58,15 +58,15 @@ def test_killed_and_started_again(home):
 def test_restart_when_asked_for(home):
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(experiment("again-untold4", repetitions=1, restart=True))
+            run = c.submit(experiment("again-held4", repetitions=1, restart=True))
             wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 1, "a segment")
         d.kill()
-        d.tell()
+        d.unhold()
         d.start()
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done"
-            assert end["dir"].endswith(f"/{run}-again-untold4")
+            assert end["dir"].endswith(f"/{run}-again-held4")
             shown = c.call("show", id=run)
             assert shown["run"]["attempt"] == 1 and [s["state"] for s in shown["segments"][4:]] == ["done"] * 4
             assert [s["void"] for s in shown["segments"]] == ["daemon_restart"] * 4 + [None] * 4
@@ -75,7 +75,7 @@ def test_restart_when_asked_for(home):
 
 
 def test_a_run_that_gpt2d_keeps_dying_in(home):
-    """gpt2d gives it up after three deaths, and trains the next one. An orderly stop does not count."""
+    """gpt2d gives up the run after three deaths, and trains the next one. An orderly stop does not count."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run, waits = c.submit(spec("long-ms20", 100000) | {"restart": True}), c.submit(spec("waits"))
@@ -99,7 +99,7 @@ def test_a_run_that_gpt2d_keeps_dying_in(home):
 @pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut", "a pipe",
     "with metrics in a pipe"])
 def test_killed_while_finishing(home, kind, marker):
-    """Everything is on disk, and gpt2d is killed before it heard of it: done only when all of it fits."""
+    """Everything is on disk, and gpt2d is killed before the report: done only if all of it matches."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(spec("nosay") if kind == "single" else experiment("nosay", repetitions=1))
@@ -146,7 +146,7 @@ def test_killed_while_finishing(home, kind, marker):
 
 @pytest.mark.parametrize("how, ends", [("nosay", "done"), ("noend", "cancelled")])
 def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, ends):
-    """It has ended after the next start, as its folder says; its marker says that it is whole, not its run."""
+    """It has ended after the next start, as its folder shows; the marker of a segment does not complete its run."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(experiment(f"{how}-ms20", 200, repetitions=1))
@@ -172,7 +172,7 @@ def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, 
 
 
 def test_segments_that_the_store_had_not_come_to(home):
-    """gpt2d is killed while the store lags: folders tell what was done, and what had begun."""
+    """gpt2d is killed while the store lags: folders show what was done, and what had started."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(experiment("exp-ms20", 20, repetitions=10))
@@ -233,7 +233,7 @@ def test_trained_segments_of_a_run_that_has_ended(home, state):
 @pytest.mark.parametrize("work", [{"optimizer_steps": 25, "warmup_steps": 2}, {"optimizer_steps": 3, "warmup_steps": 0}])
 @pytest.mark.parametrize("kind, ranks", [(spec, 1), (experiment, 2)])
 def test_found_done_with_its_figures(home, kind, ranks, work):
-    """As if gpt2d had been killed between the marker and segment.done: what that said is read from the files."""
+    """As if gpt2d had been killed between the marker and segment.done: the report is read from the files."""
     with Daemon(ranks=ranks, home=home, engine=PROGRAM) as d:
         with d.client() as c:
             assert c.wait(c.submit(kind("done", work=work)))["state"] == "done"
@@ -261,17 +261,17 @@ def long_names(work):
 
 
 @pytest.mark.parametrize("work, begun", [
-    (experiment("exp-untold8"), 1), (long_names(experiment("long-untold8")), 1), (spec("untold"), 0)],
+    (experiment("exp-held8"), 1), (long_names(experiment("long-held8")), 1), (spec("held"), 0)],
     ids=["experiment", "long names", "single"])
 def test_a_database_from_before_the_end(home, work, begun):
-    """Put back from a backup: a run that its folder says is whole is done with all of its segments, those too of which it knew nothing."""
+    """Restored from a backup: a run with a complete folder is done with all of its segments, also those that the database does not have."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(work)
             wait_for(lambda: c.state(run) == "running" and c.call("show", id=run)["run"]["segments_done"] >= begun, "a segment")
             with closing(sqlite3.connect(d.state / "gpt2d.db")) as db, closing(sqlite3.connect(home / "backup.db")) as to:
                 db.backup(to)
-            d.tell()
+            d.unhold()
             assert c.wait(run)["state"] == "done"
             whole = c.call("show", id=run)
             files = c.call("artifacts", id=run)["files"]
@@ -317,7 +317,7 @@ def test_what_killed_engines_leave_goes(home):
 
 
 def test_many_kills_lose_nothing(home):
-    """kill -9 at random moments of submitting: what was acknowledged is there, in order, and ends once."""
+    """kill -9 at random moments of submitting: acknowledged runs exist, in order, and end once."""
     with Daemon(home=home) as d:
         known = {}
         for round in range(8):
@@ -339,7 +339,7 @@ def test_many_kills_lose_nothing(home):
 
 
 def test_wal_cut_at_any_byte(home):
-    """A torn write of the database: it opens, and a prefix of what was committed is there."""
+    """A torn write of the database: it opens, with a prefix of the committed data."""
     with Daemon(home=home) as d:
         with d.client() as c:
             c.submit(spec("long-ms20", 100000))
@@ -419,7 +419,7 @@ def test_live_socket_is_not(home):
 
 
 def test_fewer_ranks_than_the_queue_was_made_for(home):
-    """What was accepted is not refused because gpt2d came back smaller: it waits, others go on, and it starts later."""
+    """A run stays accepted if gpt2d restarts with fewer ranks: it waits, others run, and it starts later."""
     with Daemon(ranks=2, home=home) as d:
         with d.client() as c:
             c.call("drain")

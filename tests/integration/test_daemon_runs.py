@@ -53,9 +53,9 @@ def test_an_experiment(daemon):
             arms = "".join(arm for b, _, arm in order if b == block)
             assert arms in ("abba", "baab")
         # the next segment is with the engines before the one before it is durable
-        told = [(p["segment"], p["state"]) for p in methods(events, "run.segment")]
+        reported = [(p["segment"], p["state"]) for p in methods(events, "run.segment")]
         for segment in range(1, 12):
-            assert told.index((segment + 1, "training")) < told.index((segment, "done"))
+            assert reported.index((segment + 1, "training")) < reported.index((segment, "done"))
         top = d.state / "runs" / f"{run}-ab"
         assert json.loads((top / "spec.json").read_text())["name"] == "ab"
         assert f"run_id={run} " in (top / "RUN_COMPLETE.txt").read_text()
@@ -67,13 +67,13 @@ def test_an_experiment(daemon):
 
 
 def test_marker_comes_last(daemon):
-    """The marker of an experiment is not there while its last segment is being written."""
+    """The marker of an experiment does not exist while its last segment is being written."""
     with daemon() as d, d.client() as c:
-        run = c.submit(experiment("ab-enduntold", repetitions=1))
-        marker = d.state / "runs" / f"{run}-ab-enduntold" / "RUN_COMPLETE.txt"
+        run = c.submit(experiment("ab-endheld", repetitions=1))
+        marker = d.state / "runs" / f"{run}-ab-endheld" / "RUN_COMPLETE.txt"
         wait_for(lambda: c.call("show", id=run)["segments"][-1]["state"] == "trained", "trained")
         assert c.state(run) == "running" and not marker.exists()
-        d.tell()
+        d.unhold()
         assert c.wait(run)["state"] == "done"
         assert marker.exists()
 
@@ -106,7 +106,7 @@ def test_first_in_first_out(daemon):
 
 
 def test_the_time_left_is_not_that_of_one_step(daemon):
-    """It is the pace since the segment began: 2 s are left here, and no step says so."""
+    """The estimate uses the pace since the segment began: 2 s are left here, although no step reports it."""
     with daemon() as d, d.client() as c:
         run = c.submit(spec("jitter-ms10", 200))
         c.call("follow", id=run)
@@ -162,7 +162,7 @@ def test_a_run_fails_and_the_queue_goes_on(daemon, fault, reason):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_last_words_of_an_engine(daemon, rank):
-    """An engine says why it fails and ends at once: what it said is the reason."""
+    """An engine reports why it fails and ends at once: its report is the reason."""
     with daemon(ranks=2) as d, d.client() as c:
         for i in range(8):
             bad = c.submit(spec(f"last.r{rank}.s2", 1000))
@@ -188,7 +188,7 @@ def test_a_hung_engine_is_replaced(daemon, fault, reason):
 
 
 def test_engines_that_end_before_they_begin(daemon):
-    """They are given a run and end: that is not the run's fault, and the next ones get it, once."""
+    """They get a run and end: that is not the run's fault, and the next ones get it, once."""
     with daemon(ranks=2) as d, d.client() as c:
         events = c.follow(c.submit(spec("early.r0")), after=0)
         assert events[-1]["params"]["state"] == "done"
@@ -204,7 +204,7 @@ def test_engines_that_end_before_they_begin(daemon):
 
 
 def test_artifacts_that_never_come(daemon):
-    """The disk stands still: the run does not stay "finishing" for ever, and the reason is the disk."""
+    """The disk does not answer: the run does not stay "finishing" for ever, and the reason is the disk."""
     with daemon(options=("--progress-timeout", "5")) as d, d.client() as c:
         bad = c.submit(spec("noend"))
         end = c.wait(bad)
@@ -214,7 +214,7 @@ def test_artifacts_that_never_come(daemon):
 
 
 def test_idle_engine_stopped(daemon):
-    """Nobody's run: the engines are replaced, and clients and queue do not notice."""
+    """Without a run: the engines are replaced, and clients and queue do not notice."""
     with daemon(ranks=2, options=("--alive-timeout", "6")) as d, d.client() as c:
         before = d.engines()
         os.kill(before[1], signal.SIGSTOP)
@@ -225,7 +225,7 @@ def test_idle_engine_stopped(daemon):
 
 
 def test_all_stood_still(daemon):
-    """gpt2d and its engines are frozen for longer than engines may be silent, and go on: so does the run."""
+    """gpt2d and its engines are suspended for longer than engines may be silent: the run continues."""
     with daemon(ranks=2, options=("--alive-timeout", "6", "--progress-timeout", "6")) as d, d.client() as c:
         run = c.submit(spec("long-ms20", 100000))
         wait_for(lambda: (r := c.call("status")["running"]) and r["progress"], "its first step")
@@ -243,7 +243,7 @@ def test_all_stood_still(daemon):
 
 
 def test_engines_that_do_not_end(daemon):
-    """engine.exit is not heeded: they are killed, and gpt2d ends all the same."""
+    """engine.exit is ignored: gpt2d kills them, and ends."""
     with daemon(ranks=2, environment={"GPT2D_FAKE_START": "stay"}) as d:
         pids = d.engines()
         os.kill(pids[1], signal.SIGSTOP)
@@ -280,7 +280,7 @@ def test_artifacts_cannot_be_written(daemon):
 
 
 def test_artifacts_fail_while_the_last_segment_trains(daemon):
-    """An engine that does not hear the stop trains the last one to its end: the run has failed all the same."""
+    """An engine that does not receive the stop trains the last segment to its end: the run has failed."""
     with daemon(options=("--cancel-timeout", "60")) as d, d.client() as c:
         run = c.submit(experiment("endfail1-slowend-deaf-ms100", 20, repetitions=1) | {
             "design": {"repetitions": 1, "mirrored": False, "seed": 1}})
@@ -333,7 +333,7 @@ def test_cancel_while_running(daemon):
 
 
 def test_cancel_at_any_moment(daemon):
-    """Exactly one end, whatever the moment, and the queue goes on."""
+    """Exactly one end at any moment, and the queue continues."""
     with daemon(ranks=2) as d, d.client() as c:
         for i in range(25):
             run = c.submit(experiment("ab-ms2", 3, repetitions=1))
@@ -349,10 +349,10 @@ def test_cancel_at_any_moment(daemon):
 
 def test_cancel_while_finishing(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("enduntold"))
+        run = c.submit(spec("endheld"))
         wait_for(lambda: c.state(run) == "finishing", "finishing")
         assert c.call("cancel", id=run) == {"id": run, "state": "finishing", "already": True}
-        d.tell()
+        d.unhold()
         assert c.wait(run)["state"] == "done"
 
 
@@ -422,7 +422,7 @@ def test_engines_that_do_not_start(daemon, how, reason):
 
 
 def test_engines_that_do_not_start_are_given_time(daemon):
-    """The pause before the next try grows, and status tells how long it is."""
+    """The pause before the next try grows, and status shows how long it is."""
     with daemon(ready=False, environment={"GPT2D_FAKE_START": "dead"}) as d, d.client() as c:
         run = c.submit(spec())
         engine = wait_for(lambda: (engine := c.call("status")["engine"])["retry_in_s"] in (3, 4) and engine, "a long pause")
@@ -446,14 +446,14 @@ def test_a_stop_in_the_last_step(daemon, tmp_path, cancelled):
     """The engines finish it, and write all: that run is done, not interrupted, and not trained again."""
     with daemon(home=tmp_path) as d:
         with d.client() as c, d.client() as other:
-            run = c.submit(spec("deaf-untold", 1, restart=True))
+            run = c.submit(spec("deaf-held", 1, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
             if cancelled:
                 other.ask("cancel", id=run)
                 wait_for(lambda: c.call("status")["running"]["stopping"], "the cancellation is known")
             d.process.terminate()
             wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
-            d.tell()
+            d.unhold()
             assert d.process.wait(PATIENCE_S) == 0
         d.start()
         with d.client() as c:

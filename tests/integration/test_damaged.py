@@ -1,4 +1,4 @@
-"""A damaged gpt2d.db: what gpt2d(8) says to do is done here, word for word."""
+"""A damaged gpt2d.db: the steps of gpt2d(8) are executed here, word for word."""
 
 import os
 import re
@@ -16,7 +16,7 @@ RUNS = 40
 
 
 def commands(title="A DAMAGED DATABASE"):
-    """The blocks of a section, of each its lines."""
+    """The literal blocks of a section, as lines."""
     section = MANUAL.read_text().split(f".Sh {title}\n")[1].split("\n.Sh ")[0]
     return ["\n".join(line[2:].replace("\\e", "\\") for line in block.splitlines() if line.startswith("$ "))
         for block in re.findall(r"^\.Bd -literal.*?^\.Ed", section, re.MULTILINE | re.DOTALL)]
@@ -70,7 +70,7 @@ def test_the_manuals_repair(daemon, damage):
 
 
 def start_refused(d):
-    """What a gpt2d says that does not start."""
+    """The output of a gpt2d that does not start."""
     done = subprocess.run(d.command, capture_output=True, text=True, timeout=60, check=False, env=d.environment)
     assert done.returncode == 1, done
     return done.stderr
@@ -84,7 +84,7 @@ def checked(d, check="queue"):
 
 @pytest.mark.parametrize("change", ["state = 'weird'", "name = '../x'"])
 def test_a_row_that_cannot_be(daemon, change):
-    """Of a queued run, as a repair may leave it: gpt2d does not start, and says which section helps."""
+    """A queued run after a repair: gpt2d does not start, and names the section that helps."""
     with daemon() as d:
         with d.client() as c:
             c.call("drain")
@@ -104,14 +104,14 @@ def fill(d, runs=RUNS):
 
 
 def is_locked(d):
-    """Whether gpt2d has the lock by which others know that the database is open."""
+    """Whether gpt2d holds the lock that shows that the database is open."""
     file = os.stat(d.state / "gpt2d.db")
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     return f" {d.process.pid} {place} " in Path("/proc/locks").read_text(encoding="ascii")
 
 
 def test_damage_is_told_everywhere(daemon):
-    """Found by a question: nothing is accepted, started or written from then on, and all say why."""
+    """A query finds the damage: nothing is accepted, started or written from then on, and all report why."""
     with daemon() as d:
         fill(d)
         assert d.stop() == 0
@@ -122,7 +122,7 @@ def test_damage_is_told_everywhere(daemon):
             assert c.call("status")["store"] is None
             c.call("drain")
             waiting = c.submit(spec("waiting"))
-            locked = is_locked(d)  # as far as the kernel tells
+            locked = is_locked(d)  # by the kernel's list of locks
             with pytest.raises(RpcError, match="damaged"):
                 c.call("list", limit=10000)
             store = c.call("status")["store"]
@@ -189,7 +189,7 @@ def stale_log(d):
 
 
 def test_a_log_of_another_database(daemon):
-    """The start is refused and changes nothing: without the log all is right."""
+    """The start is refused and changes nothing: without the log all is valid."""
     with daemon() as d:
         copy = stale_log(d)
         log = (d.state / "gpt2d.db-wal").read_bytes()
@@ -206,7 +206,7 @@ def test_a_log_of_another_database(daemon):
 
 @NEEDS_SQLITE
 def test_the_manuals_backup(daemon, tmp_path):
-    """Made while gpt2d runs, put back over a database that has gone on and was not closed."""
+    """Made while gpt2d runs, restored over a database that has changed since and was not closed."""
     backup = tmp_path / "backup"
     backup.mkdir()
     make, restore = (block.replace("BACKUP", str(backup)) for block in commands("BACKUP AND RESTORE"))

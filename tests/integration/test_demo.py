@@ -1,4 +1,4 @@
-"""etc/demo where it is not read to its end; the whole of it is run by tests/run."""
+"""etc/demo with a reader that closes its output; tests/run runs the whole of it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from helpers import BUILD, PATIENCE_S, ROOT
 
 @pytest.fixture
 def tree():
-    """What the demonstration needs of the sources, with the programs that are there, and nothing to build."""
+    """The sources that the demonstration needs, with built programs, so nothing is built."""
     with tempfile.TemporaryDirectory() as folder:  # short: a socket lies below it
         tree = Path(folder)
         shutil.copytree(ROOT / "etc", tree / "etc")
@@ -45,7 +45,7 @@ def test_without_a_reader_it_leaves_nothing(tree, last):
 
 
 def test_a_clone_of_somebody_else(tree):
-    """That its folder cannot be written is said, before a build fails at it."""
+    """An unwritable folder is reported, before a build fails because of it."""
     tree.chmod(0o755)
     (tree / "build").chmod(0o555)
     user = {"user": 61001, "group": 61001, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -1,4 +1,4 @@
-"""gpt2d --check: a line for each thing, what is wrong and what to do, and nothing changed."""
+"""gpt2d --check: a line for each check, the problem and the advice, and no changes."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def run(home, *words, conf="/dev/null", prefix=(), **more):
 
 
 def checks(home, *words, status=0, **more):
-    """Of the JSON: {name: (verdict, found, advice)}; a name that comes twice keeps its first."""
+    """From the JSON: {name: (verdict, found, advice)}; a duplicate name keeps its first."""
     done = run(home, "--json", *words, **more)
     assert done.returncode == status, done.stdout + done.stderr
     answer = json.loads(done.stdout)
@@ -58,7 +58,7 @@ def test_all_is_well_and_nothing_is_left(home):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_a_file_system_that_is_read_only(home):
-    """Nobody may write there, whoever it belongs to."""
+    """Nobody may write there, even its owner."""
     place = home / "readonly"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1M", "none", str(place)], check=False).returncode:
@@ -118,7 +118,7 @@ def test_two_ranks_connect_over_the_interface_between_nodes(home):
 
 
 def test_ranks_that_cannot_connect(home):
-    """L15: what UCX's environment names must be there."""
+    """L15: devices named in UCX's environment must exist."""
     environment = {**os.environ, "UCX_TLS": "tcp", "UCX_NET_DEVICES": "nosuch0"}
     verdict, found, _ = checks(home, "--device", "cpu", "--ranks", "2", status=1, env=environment)["engine"]
     assert verdict == "fail" and found.startswith("two ranks cannot connect: UCX with UCX_TLS=tcp: network device 'nosuch0' ")
@@ -155,10 +155,10 @@ def test_an_engine_that_cannot_be_started(home):
     assert found["engine"][:2] == ("fail", f"the engine does not check a spec: could not be started: {odd}: Exec format error")
 
 
-# ---- as the start ----
+# ---- the same as the start ----
 
 def started(home, *words):
-    """What the start says, which does not succeed: (status, words)."""
+    """The output of a start that fails: (status, words)."""
     done = subprocess.run([GPT2D, "-c", "/dev/null", "--engine", FAKE_ENGINE, "--socket", home / "s", "--state-dir",
         home / "state", *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "" and done.stderr.startswith("gpt2d: ") and done.stderr.count("\n") == 1
@@ -166,7 +166,7 @@ def started(home, *words):
 
 
 def tree(folder):
-    """All that is in it, with what files hold."""
+    """All names in it, with the content of files."""
     return sorted((str(path), path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest(), path.lstat().st_mode)
         for path in folder.rglob("*"))
 
@@ -194,14 +194,14 @@ def wrong_places(home):
 
 
 def test_places_where_the_start_fails(home):
-    """--check and -n say what the start says, word by word, and nothing is made or changed by any of them."""
+    """--check, -n and the start report the same, word by word, and --check and -n change nothing."""
     for words, name, status in wrong_places(home):
         before = tree(home)
-        told, text = started(home, *words)
-        assert told == status, (words, text)
+        reported, text = started(home, *words)
+        assert reported == status, (words, text)
         verdict, found, advice = checks(home, "--engine", FAKE_ENGINE, *words, status=1)[name]
         assert (verdict, found) == ("fail", text) and advice, words
-        assert 1 <= text.count(str(home)) <= 2, text  # what was asked for, and what is in its way
+        assert 1 <= text.count(str(home)) <= 2, text  # the requested path, and the obstacle
         tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
             check=False)
         assert (tested.returncode, tested.stdout, tested.stderr) == (2, "", f"gpt2d: {text}\n")
@@ -226,7 +226,7 @@ def test_what_the_start_only_warns_of(home):
 
 
 def test_no_place_of_ones_own(home):
-    """Said once, by the check that fails of it."""
+    """Reported once, by the check that fails because of it."""
     user = 65534 if os.geteuid() == 0 else None
     try:
         done = subprocess.run([GPT2D, "-c", "/dev/null", "--check", "--json"], capture_output=True, text=True, timeout=180,
@@ -236,8 +236,8 @@ def test_no_place_of_ones_own(home):
     rows = json.loads(done.stdout)["checks"]
     assert done.returncode != 0 and {row["check"] for row in rows} <= {*NAMES, "state"}, rows
     for name, setting in (("socket", "socket"), ("state", "state_dir")):
-        told = [row for row in rows if f"{setting}: no default path" in row["found"]]
-        assert [(row["check"], row["verdict"], row["advice"]) for row in told] == [(name, "fail", f"set {setting} to another path")]
+        reported = [row for row in rows if f"{setting}: no default path" in row["found"]]
+        assert [(row["check"], row["verdict"], row["advice"]) for row in reported] == [(name, "fail", f"set {setting} to another path")]
 
 
 def database(home):
@@ -252,7 +252,7 @@ def database(home):
 
 
 def test_the_database_that_is_there(home):
-    """Read as it is, its write-ahead log as well, and left as it is."""
+    """It is read including its write-ahead log, and not changed."""
     d = database(home)
     before = tree(home)
     verdict, found, _ = checks(home)["queue"]
@@ -298,7 +298,7 @@ def test_device(home):
 
 
 def test_libraries_that_are_missing(home):
-    """A program that needs a library which is not there is named with the package that has it."""
+    """A missing shared library is reported with its package."""
     (home / "lib.c").write_text("int f(void) { return 0; }\n")
     (home / "main.c").write_text("int f(void);\nint main(void) { return f(); }\n")
     lines = (["-shared", "-o", "libcublasLt.so.99", "-Wl,-soname,libcublasLt.so.99", "lib.c"],
@@ -348,7 +348,7 @@ def test_more_than_there_is(home):
 
 
 def test_soft_limits_are_raised(home):
-    """As far as the hard ones let them, for gpt2d and its engines."""
+    """Up to the hard limits, for gpt2d and its engines."""
     soft = ["/bin/sh", "-c", 'ulimit -S -f 0; ulimit -S -t 3; ulimit -S -n 100; exec "$0" "$@"']
     done = subprocess.run([*soft, GPT2D, "-c", "/dev/null", "--check", "--json", "--socket", home / "s", "--state-dir",
         home / "state"], capture_output=True, text=True, timeout=180, check=False)
@@ -365,7 +365,7 @@ def test_soft_limits_are_raised(home):
 
 
 def test_too_few_descriptors(home):
-    """gpt2d does not start, and says why."""
+    """gpt2d does not start, and reports why."""
     few = ["/bin/sh", "-c", 'ulimit -n 40; exec "$0" "$@"', GPT2D, "-c", "/dev/null", "--socket", home / "s",
         "--state-dir", home / "state"]
     started = subprocess.run(few, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""The disk of the state directory neither answers nor fails: status, log and metrics say so, and status is answered."""
+"""The disk of the state directory neither answers nor fails: status, log and metrics report it, and status has a reply."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ def systemd(tmp_path):
 
 @pytest.fixture
 def on_stuck_disk(tmp_path, systemd):
-    """gpt2d, and what makes the disk of its state directory stand still."""
+    """gpt2d, and a way to block the disk of its state directory."""
     faults = Faults(tmp_path)
     daemon = Daemon(home=tmp_path, options=("--metrics-file", tmp_path / "figures", "--metrics-period", "1s"),
         environment={**faults.environment, "NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
@@ -70,7 +70,7 @@ def test_it_is_reported(on_stuck_disk, systemd):
 
 
 def test_the_watchdog_gets_no_heartbeat(on_stuck_disk, systemd):
-    """While the store's thread is stuck the loop answers, and systemd may restart gpt2d."""
+    """While the store's thread is blocked the loop answers, and systemd may restart gpt2d."""
     d, fault = on_stuck_disk
     with d.client() as c, d.client() as other:
         systemd.until("WATCHDOG")

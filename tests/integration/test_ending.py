@@ -1,4 +1,4 @@
-"""How a run ends whose engines are ending: what is stored of it and its folder say the same, always (cases H6, H7)."""
+"""The end of a run whose engines are ending: the store and its folder always agree (cases H6, H7)."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def transitions(d):
 
 
 def in_last_step(d, c):
-    """The engine has said its last step, and hears nothing more."""
+    """The engine has reported its last step, and reads nothing more."""
     def said():
         running = c.call("status")["running"]
         progress = running and running["progress"]
@@ -38,7 +38,7 @@ def in_last_step(d, c):
 
 
 def cancel(d, c):
-    """Asked for, and with the engine, which does not look."""
+    """Requested, and sent to the engine, which ignores it."""
     asked = c.ask("cancel", id=1)
     wait_for(lambda: "a cancel waits" in d.said(), "the cancel")
     return asked
@@ -47,7 +47,7 @@ def cancel(d, c):
 def stop(d, c, how):
     if how == "cancel":
         cancel(d, c)
-    for i in range(2):  # the second time the engines' answer is not waited for
+    for i in range(2):  # the second time nobody waits for the engines' reply
         if how == "shutdown":
             c.call("shutdown", now=True)
         else:
@@ -115,7 +115,7 @@ def test_an_experiment_stopped_in_a_last_step(tmp_path, how, segment, end):
 @pytest.mark.parametrize("word", ["nosay", "silent"])
 @pytest.mark.parametrize("kind", ["single", "experiment"])
 def test_a_rank_dies_when_all_is_written(tmp_path, kind, word, rank):
-    """Of an experiment the first segment is done, but not its block; a silent engine holds the others up."""
+    """In an experiment the first segment is done, but not its block; a silent engine delays the others."""
     with Daemon(home=tmp_path, ranks=2) as d, d.client() as c:
         engines = d.engines()
         run = c.submit(spec(word) if kind == "single" else experiment(word, repetitions=1))
@@ -162,7 +162,7 @@ def test_a_marker_that_does_not_fit_goes(tmp_path, word):
 
 @pytest.mark.parametrize("word", ["laststep", "laststep-silent-badmark"])
 def test_gpt2d_is_killed_before_the_engines_end(tmp_path, word):
-    """Stopped, all is written, the engine does not end: the next start finds what the stop would have found."""
+    """Stopped, all is written, the engine does not end: the next start reaches the same result as the stop."""
     with Daemon(home=tmp_path, options=NOW, environment={"GPT2D_FAKE_START": "stay"}) as d:
         with d.client() as c:
             c.submit(spec(word))
@@ -180,7 +180,7 @@ def test_gpt2d_is_killed_before_the_engines_end(tmp_path, word):
 
 
 def test_gpt2d_is_killed_when_all_is_written(tmp_path):
-    """Nothing was said of the end: it was running, and is done all the same."""
+    """The end was not reported: it was running, and is done."""
     with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("silent", restart=True))

@@ -1,4 +1,4 @@
-"""The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
+"""The engine alone, driven like by gpt2d: segments, artifacts, warmth, ends."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def folders(tmp_path):
 
 @pytest.mark.parametrize("shell", ["exec 3>&-", "exec 3</dev/null"])
 def test_started_by_hand(shell):
-    """Without a line to gpt2d it says so."""
+    """Without a connection to gpt2d it reports an error."""
     done = subprocess.run(["/bin/sh", "-c", f'{shell}; exec "$0" "$@"', PROGRAM, "--role", "check"], capture_output=True, text=True,
         timeout=60, check=False)
     assert done.returncode == 2 and done.stderr == f"{PROGRAM.name}: descriptor 3 is not a socket to gpt2d; only gpt2d starts this program\n"
@@ -67,7 +67,7 @@ def test_nothing_is_tuned_on_a_cpu(folders, tmp_path):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_warm_segments_repeat_bit_for_bit(world, folders):
-    """A, B (of other sizes and seed), A: the two A's are one."""
+    """A, B (with other sizes and seed), A: the two A's are equal."""
     a = spec(world)
     b = spec(world, seed=5, seq_len=32, gradient_accumulation_steps=1, zero_optimization={"stage": 0})
     with Ranks(world) as ranks:
@@ -102,7 +102,7 @@ def test_bytes_sent_are_the_plans(world, stage, reduce_scatter, folders):
 
 
 def test_the_same_over_tcp(folders):
-    """The way between the ranks changes no bit of a training, and no byte that is counted."""
+    """The transport between the ranks changes no bit of a training, and no counted byte."""
     hashes, traffic = [], []
     for env in (None, {"UCX_TLS": "tcp"}):
         directory = folders()
@@ -119,7 +119,7 @@ def no_marker(directory):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_cancel_between_steps(world, folders):
-    """Every rank stops at the same step and stays warm; a cancellation that comes too late changes nothing."""
+    """Every rank stops at the same step and stays warm; a late cancellation changes nothing."""
     directory = folders()
     long = spec(world, work={"optimizer_steps": 100000})
     with Ranks(world) as ranks:
@@ -150,7 +150,7 @@ def test_cancel_between_steps(world, folders):
 
 
 def test_cancel_before_the_first_step(folders):
-    """A cancellation that waits behind segment.start in the line is seen by the first step."""
+    """The first step sees a cancellation that is queued after segment.start."""
     with Ranks(2) as ranks:
         for rank in ranks:
             rank.send("segment.cancel", run=1, segment=7)
@@ -164,7 +164,7 @@ def test_cancel_before_the_first_step(folders):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_cancel_while_validating(world, folders):
-    """A validation of hours is left as soon as a training step, and the engine stays warm."""
+    """A validation of hours is cancelled as fast as a training step, and the engine stays warm."""
     work = {"optimizer_steps": 3, "validation_steps": 2**31 - 1}
     with Ranks(world) as ranks:
         segment = ranks.start(spec(world, work=work), folders())
@@ -198,7 +198,7 @@ def test_no_gather_without_a_shard(folders):
 
 
 def test_a_standstill_is_reported(folders):
-    """L4: a rank that was stopped for seconds makes the segment's times of no use, and says so."""
+    """L4: a rank that was stopped for seconds makes the segment's times unusable, and reports it."""
     with Ranks(2) as ranks:
         assert ranks.train(spec(2), folders())[0]["void"] == []
         segment = ranks.start(spec(2, work={"optimizer_steps": 400}), folders())
@@ -215,7 +215,7 @@ def test_a_standstill_is_reported(folders):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_for_everybody_is_gpt2ds(number, folders):
-    """As a service manager sends it to a whole control group: the run in progress goes on."""
+    """As a service manager sends it to a whole control group: the run in progress continues."""
     with Ranks(2) as ranks:
         segment = ranks.start(spec(2, work={"optimizer_steps": 400}), folders())
         ranks[0].wait("segment.step")
@@ -235,7 +235,7 @@ def test_exit_ends_a_running_segment(folders):
 
 
 def test_a_lost_peer(folders):
-    """The survivors say so and end with a code of their own; nothing looks complete."""
+    """The survivors report it and end with a special code; nothing looks complete."""
     directory = folders()
     with Ranks(3) as ranks:
         ranks.start(spec(3, work={"optimizer_steps": 100000}), directory)
@@ -257,7 +257,7 @@ def test_gpt2d_goes_away(folders):
 
 
 def test_ranks_that_mean_different_things(folders):
-    """D7: one rank's spec is another: all fail, before anything is exchanged, and stay usable."""
+    """D7: one rank has another spec: all fail, before anything is exchanged, and stay usable."""
     with Ranks(2) as ranks:
         directory = folders()
         for rank, seed in zip(ranks, (1, 2)):
@@ -278,7 +278,7 @@ def test_a_spec_that_was_changed_on_the_way(folders):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_loss_that_is_not_finite(world, folders):
-    """F6: the files are valid and tell the step, the segment failed, the engine goes on."""
+    """F6: the files are valid and name the step, the segment failed, the engine continues."""
     directory = folders()
     diverging = spec(world, gradient_clipping=0, optimizer={"type": "AdamW", "params": {"lr": 1e18}})
     with Ranks(world) as ranks:
@@ -321,14 +321,14 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
     run = spec(2, data={"train": str(data), "val": str(data)})
     with Ranks(2) as ranks:
         ranks.train(run, folders())
-        told = ranks[0].all("segment.started")[-1]["data"]
+        reported = ranks[0].all("segment.started")[-1]["data"]
         was = data.stat()
-        assert told == {str(data): {"dev": was.st_dev, "ino": was.st_ino, "bytes": 16000, "modified_ns": was.st_mtime_ns,
+        assert reported == {str(data): {"dev": was.st_dev, "ino": was.st_ino, "bytes": 16000, "modified_ns": was.st_mtime_ns,
             "changed_ns": was.st_ctime_ns}}
-        ranks.train(run, folders(), data=told)
+        ranks.train(run, folders(), data=reported)
         replace(data, b"\x03\x00" * (8000 if same_time_and_size else 7000), was if same_time_and_size else None)
         directory = folders()
-        segment = ranks.start(run, directory, data=told)
+        segment = ranks.start(run, directory, data=reported)
         for rank in ranks:
             _, failed = rank.wait("segment.failed", segment=segment)
             assert failed["reason"] == "data"
@@ -339,7 +339,7 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
 
 
 def test_equal_data_is_equal_content(folders, tmp_path):
-    """L3: the artifacts hold the hash of what the files hold; it is kept, and a file is read once."""
+    """L3: the artifacts have the hash of the files' content; it is kept, and a file is read once."""
     data, other, tuning = tmp_path / "train.bin", tmp_path / "other.bin", tmp_path / "tuning"
     data.write_bytes(b"\x01\x00\x02\x00" * 4000)
     other.write_bytes(data.read_bytes())
@@ -362,17 +362,17 @@ def test_equal_data_is_equal_content(folders, tmp_path):
 
 
 def test_a_later_segment_sees_a_change_in_place(folders, tmp_path):
-    """L3: as rsync --inplace -t leaves a file: with the same inode, size and time of modification."""
+    """L3: a file as left by rsync --inplace -t: with the same inode, size and time of modification."""
     data = tmp_path / "train.bin"
     data.write_bytes(b"\x01\x00\x02\x00" * 4000)
     was = data.stat()
     run = spec(1, data={"train": str(data), "val": str(data)})
     with Ranks(1) as ranks:
         ranks.train(run, folders())
-        told = ranks[0].all("segment.started")[-1]["data"]
+        reported = ranks[0].all("segment.started")[-1]["data"]
         data.write_bytes(b"\x03\x00\x02\x00" * 4000)
         os.utime(data, ns=(was.st_atime_ns, was.st_mtime_ns))
-        segment = ranks.start(run, folders(), data=told)
+        segment = ranks.start(run, folders(), data=reported)
         _, failed = ranks[0].wait("segment.failed", segment=segment)
         assert failed["reason"] == "data" and "not the file of the run's first segments" in failed["message"]
 
@@ -431,7 +431,7 @@ def test_files_that_cannot_be_written(folders):
 
 
 def test_one_rank_does_without_ucx(folders):
-    """Settings that UCX cannot live with do not matter to a world of one."""
+    """Settings with which UCX cannot work do not matter with one rank."""
     with Ranks(1, env={"UCX_TLS": "nothing", "UCX_NET_DEVICES": "nowhere0"}) as ranks:
         assert "address" not in ranks.hellos[0]
         ranks.train(spec(1), folders())
@@ -468,7 +468,7 @@ def test_what_is_printed_is_not_in_the_way():
 
 
 def test_checks(tmp_path):
-    """Role check: what an arm would do, or all that is wrong with it."""
+    """Role check: the plan of an arm, or all of its errors."""
     rank = Rank("--role", "check")
     try:
         assert rank.wait("engine.hello")[1]["role"] == "check"
@@ -527,6 +527,6 @@ def connect(environment):
     ({"UCX_TLS": "junk"}, "transport 'junk' is not available"),
 ])
 def test_connecting(environment, problem):
-    """L15: role connect finds what in the environment keeps ranks apart, and touches no device."""
+    """L15: role connect finds the settings that keep ranks apart, and touches no device."""
     error = connect(environment)
     assert problem in error and bool(problem) == bool(error)

@@ -141,18 +141,18 @@ def test_data_is_what_the_files_hold(two, folder):
         directory = folder()
         ranks.train(run, directory)
         assert metrics(directory)["gpt2d"]["train_sha256"] == hashlib.sha256(TOKENS).hexdigest()
-        told = ranks[0].all("segment.started")[-1]["data"]
-        ranks.train(run, folder(), data=told)
+        reported = ranks[0].all("segment.started")[-1]["data"]
+        ranks.train(run, folder(), data=reported)
         put(two[1], "train.bin", TOKENS[:-2] + b"\x06\x00")
-        segment = ranks.start(run, folder(), data=told)
+        segment = ranks.start(run, folder(), data=reported)
         for rank in ranks:
             _, failed = rank.wait("segment.failed", segment=segment)
             assert failed["reason"] == "spec_mismatch" and path in failed["message"]
             assert "the node of rank 2 has a file with other content than the node of rank 0" in failed["message"]
         put(two[1], "train.bin", TOKENS)
-        ranks.train(run, folder(), data=told)
+        ranks.train(run, folder(), data=reported)
         (Path(f"/proc/{two[1].first}/root/dev/shm") / "train.bin").unlink()
-        segment = ranks.start(run, folder(), data=told)
+        segment = ranks.start(run, folder(), data=reported)
         _, failed = ranks[2].wait("segment.failed", segment=segment)
         assert failed["reason"] == "data" and path in failed["message"]
 
@@ -205,7 +205,7 @@ def test_a_killed_rank_of_another_node(two, folder):
 
 
 def test_a_node_out_of_reach_at_the_start(two):
-    """All pairs that do not hear from each other are named."""
+    """The error names all pairs without a connection."""
     ranks = [Rank("--role", "connect", "--rank", r, "--ranks", 4, "--interface", "eth0", "--silence", 3, inside=two[n].enter)
         for r, n in enumerate(NODES)]
     try:
@@ -238,7 +238,7 @@ def test_an_interface_that_is_not_there(two, env, problem):
 
 
 def test_an_idle_communicator_is_tested(two, folder):
-    """A node that went away meanwhile costs the next run nothing: no rank reports a failure of it."""
+    """A node that was lost meanwhile does not affect the next run: no rank reports a failure of it."""
     with world(two, "--idle-test", 1, "--silence", 2) as ranks:
         ranks.train(spec(4), folder())
         time.sleep(1.2)  # idle, by the limit above

@@ -1,4 +1,4 @@
-"""What engines print: in gpt2d's log, line by line, bounded, complete at their end; and no engine waits for it."""
+"""Output of engines: in gpt2d's log, line by line, limited, complete at their end; and no engine waits for it."""
 
 import re
 import signal
@@ -38,7 +38,7 @@ def engine(tmp_path):
 
 
 def accounted(d):
-    """Lines that are in the log, or are said not to be."""
+    """Lines that are in the log, or counted as lost."""
     said = d.said()
     return len(PRINTED.findall(said)) + sum(int(n) for n, _ in LEFT_OUT.findall(said))
 

@@ -1,4 +1,4 @@
-"""Blocks of an experiment: what voids one, what replaces it, when the experiment is over, what it leaves behind."""
+"""Blocks of an experiment: void blocks, their replacement, the end of the experiment, its files."""
 
 import csv
 import hashlib
@@ -82,7 +82,7 @@ def test_files(daemon):
 
 
 def test_arms_that_are_equal(daemon):
-    """The second arm is the control, and all that there is to compare: every block runs."""
+    """The second arm is the control and the only comparison: every block runs."""
     with daemon() as d, d.client() as c:
         run = design(3)
         run["arms"] = {"a": {}, "b": {}}
@@ -93,7 +93,7 @@ def test_arms_that_are_equal(daemon):
 
 
 def test_void_block_is_replaced(daemon):
-    """An engine reports a thermal slowdown in block 1: what is left of that block is skipped, and a block is added."""
+    """An engine reports a thermal slowdown in block 1: the rest of that block is skipped, and a block is added."""
     environment = rules(({"block": FIRST + 1, "position": FIRST + 1}, {"void": ["thermal_slowdown"]}))
     with daemon(environment=environment) as d, d.client() as c:
         run = c.submit(design(3))
@@ -147,7 +147,7 @@ def test_suspect_control(daemon):
 
 
 def test_lost_engine(daemon):
-    """It costs its block; the experiment goes on with the next engines."""
+    """It costs its block; the experiment continues with the next engines."""
     with daemon() as d, d.client() as c:
         run = c.submit(design(3, steps=30, name="exp-ms10"))
         wait_for(lambda: c.call("show", id=run)["segments"][5]["state"] == "training", "the second block")
@@ -163,7 +163,7 @@ def test_lost_engine(daemon):
 
 
 def test_arm_fails(daemon):
-    """An arm that loses an engine twice in a row is left out; the results of the others stand."""
+    """An arm that loses an engine twice in a row is left out; the results of the others count."""
     with daemon(environment={"GPT2D_FAKE_CRASH": json.dumps({"arm": "b"})}) as d, d.client() as c:
         run = c.submit(design(3, arms=("a", "b", "c")))
         end = c.wait(run)
@@ -179,7 +179,7 @@ def test_arm_fails(daemon):
 
 
 def test_arm_cannot_be_trained(daemon, tmp_path):
-    """Its first segment fails: the others are left out, also after a restart, and the other arms go on in whole blocks."""
+    """Its first segment fails: its others are left out, also after a restart, and the other arms continue in whole blocks."""
     with daemon(home=tmp_path, environment={"GPT2D_FAKE_FAIL": json.dumps({"arm": "b"})}) as d:
         with d.client() as c:
             run = c.submit(design(3, steps=20, name="exp-ms10", arms=("a", "b", "c")))
@@ -245,7 +245,7 @@ def test_restart(daemon, tmp_path, how):
 
 
 def test_killed_at_any_time(daemon, tmp_path):
-    """However often gpt2d dies, no finished block is lost."""
+    """No finished block is lost, even if gpt2d dies often."""
     with daemon(home=tmp_path, environment=rules(({}, {}))) as d:
         with d.client() as c:
             run = c.submit(design(4, steps=20, name="exp-ms10", spare_blocks=4))
@@ -268,7 +268,7 @@ def test_killed_at_any_time(daemon, tmp_path):
 @pytest.mark.parametrize("how, state, reason", [("cancel", "cancelled", "cancelled: asked for"),
     ("shutdown", "interrupted", "daemon_stop: ")])
 def test_ends_early(daemon, how, state, reason):
-    """The files have the blocks until then, and how the run ended."""
+    """The files have the blocks so far, and how the run ended."""
     with daemon() as d:
         with d.client() as c:
             run = c.submit({**design(4, steps=30, name="exp-ms10"), "restart": False})
@@ -306,7 +306,7 @@ def test_ends_before_a_segment_is_done(daemon):
 
 
 def test_standstill(daemon):
-    """gpt2d is stopped for a while in a block."""
+    """gpt2d is suspended for a while in a block."""
     with daemon() as d, d.client() as c:
         run = c.submit(design(2, steps=100, name="exp-ms10"))
         wait_for(lambda: c.call("show", id=run)["segments"][1]["state"] == "training", "the second segment")

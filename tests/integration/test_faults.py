@@ -1,4 +1,4 @@
-"""Every write of gpt2d and of an engine: killed there, refused there, done by half (cases F7, H6, H7, H8)."""
+"""Every write of gpt2d and of an engine: killed, refused, or done by half (cases F7, H6, H7, H8)."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def counted(d, program, known):
 
 
 def through_a_full_disk(d, program, known):
-    """Runs are refused, fail or wait; then there is room, and all goes on without a restart."""
+    """Runs are refused, fail or wait; then there is room, and all continues without a restart."""
     client = threading.Thread(target=submit_and_wait, args=(d, known))
     client.start()
 
@@ -118,7 +118,7 @@ def test_a_folder_is_on_disk_before_it_is_trained_in(tmp_path):
 
 
 def test_full_disk_is_told(tmp_path, faults):
-    """One truth in show, list and status; the file, the errno and what to do; a submission tries by itself."""
+    """show, list and status agree; the file, the errno and advice are reported; a submission tries the store itself."""
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c, d.client() as other:
         run = c.submit(experiment("long-ms20", repetitions=1000))
         waits = c.submit(spec("waits"))
@@ -129,10 +129,10 @@ def test_full_disk_is_told(tmp_path, faults):
         assert store["path"] == str(d.state / "gpt2d.db")
         assert store["errno"] == "ENOSPC" and store["error"] == "No space left on device"
         assert store["advice"].startswith("make room on /") and store["since"].endswith("Z")
-        with pytest.raises(RpcError) as told:
+        with pytest.raises(RpcError) as reported:
             c.call("cancel", id=run)
-        assert told.value.code == -32006
-        assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in told.value.message
+        assert reported.value.code == -32006
+        assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in reported.value.message
         status = other.call("status")
         assert status["counts"]["cancelled"] == 0 and status["counts"]["running"] == 1 and status["running"] is None
         assert status["waiting"].startswith(
@@ -156,14 +156,14 @@ def test_full_disk_is_told(tmp_path, faults):
 
 
 def refusal(call, *args, **params):
-    """The error that a request is answered with."""
+    """The error of a request."""
     with pytest.raises(RpcError) as refused:
         call(*args, **params)
     return refused.value
 
 
 def test_sync_without_room_is_no_io_error(tmp_path, faults):
-    """Some file systems say so at fsync only. The next write takes the place of what was refused."""
+    """Some file systems report it at fsync only. The next write replaces the refused data."""
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=2)
         refused = refusal(c.submit, spec("refused"))
@@ -180,14 +180,14 @@ def test_sync_without_room_is_no_io_error(tmp_path, faults):
 
 
 def failing(c):
-    """What status and the metrics say of the store, which is the same."""
+    """The store in status and in the metrics, which agree."""
     store = c.call("status")["store"]
     said = figure(c, "gpt2d_store_failing") == 1
     return store if said == (store is not None) else None
 
 
 def test_the_folder_of_runs_is_taken_away(tmp_path):
-    """It is made again; runs go on without a restart."""
+    """gpt2d creates it again; runs continue without a restart."""
     with Daemon(home=tmp_path) as d, d.client() as c:
         assert c.wait(c.submit(spec("before")))["state"] == "done"
         shutil.rmtree(d.state / "runs")
@@ -196,7 +196,7 @@ def test_the_folder_of_runs_is_taken_away(tmp_path):
 
 
 def test_the_state_directory_is_replaced(tmp_path):
-    """What is written to files without a name is lost: nothing is accepted, and it says what to do."""
+    """Writes to files without a name are lost: nothing is accepted, and the message has advice."""
     with Daemon(home=tmp_path) as d, d.client() as c:
         first = c.submit(spec("first"))
         assert c.wait(first)["state"] == "done"
@@ -223,7 +223,7 @@ def test_the_state_directory_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("other", [False, True], ids=["away", "replaced"])
 def test_a_run_waits_for_the_state_directory(tmp_path, faults, other):
-    """That it is not there is no fault of the next run; nothing is made in one that came in its place."""
+    """A missing folder is not a fault of the next run; nothing is created in its replacement."""
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=MKDIR)
         run = c.submit(spec("waits"))
@@ -242,7 +242,7 @@ def test_a_run_waits_for_the_state_directory(tmp_path, faults, other):
 
 
 def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
-    """Its temporary file goes when there are new engines, also while gpt2d lives on."""
+    """Its temporary file is removed when there are new engines, also while gpt2d lives on."""
     with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d, d.client() as c:
         faults.engine.arm(KILL, ops=4, last=1)  # the first rename: a whole temporary file is there
         run = c.submit(spec("one"))
@@ -294,7 +294,7 @@ def test_a_disk_without_room_for_an_experiment(tmp_path, faults, first):
 # ---- a real file system without room ----
 
 def test_a_full_file_system(tmp_path):
-    """Filled and emptied again and again: nothing that was acknowledged is lost, and no restart is needed."""
+    """Filled and emptied again and again: no acknowledged run is lost, and no restart is needed."""
     home = tmp_path / "small"
     reason = small_file_system(home)
     if reason:
@@ -338,7 +338,7 @@ def kill_one(pid):
 
 
 def clients(d, known, stop, ctl):
-    """Submit, follow and cancel as people do, until told to stop, whatever is killed meanwhile."""
+    """Submit, follow and cancel like users, until requested to stop, while processes are killed."""
     i = 0
     while not stop.is_set():
         i += 1
@@ -363,7 +363,7 @@ def clients(d, known, stop, ctl):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_kills_at_any_moment(tmp_path, world):
-    """kill -9 of gpt2d, of an engine, of a client, of all at once: nothing is lost, nothing is done that is not."""
+    """kill -9 of gpt2d, of an engine, of a client, of all at once: nothing is lost, and no run is done that is not."""
     kills = 100 if LONG else 6
     known, ctl, stop = {}, [], threading.Event()
     seed = random.randrange(1 << 32)

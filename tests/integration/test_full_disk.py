@@ -1,4 +1,4 @@
-"""A state directory on a file system of a few MiB that has no byte left (case H8)."""
+"""A state directory on a file system of a few MiB without a free byte (case H8)."""
 
 import contextlib
 import errno
@@ -60,7 +60,7 @@ def gpt2ctl(d, *args):
 
 
 def grow(d, runs):
-    """As large as a run's files are, at least: their removal makes room for what is written about it."""
+    """At least as large as a run's files: their removal makes room for the records."""
     for run in runs:
         (next((d.state / "runs").glob(f"{run}-*")) / "more").write_bytes(bytes(200000))
 
@@ -86,7 +86,7 @@ def test_prune_makes_room(small, tmp_path):
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 @pytest.mark.parametrize("action", [KILL, TORN])
 def test_prune_is_killed_at_every_step(small, tmp_path, action):
-    """After the next start each run is there with its files, or gone with them."""
+    """After the next start each run exists with its files, or neither exists."""
     faults = Faults(tmp_path, under=small / "state")
     filler, pruned = small / "filler", 0
     with on(small, tmp_path, environment=faults.environment) as d:
@@ -132,7 +132,7 @@ def test_prune_is_killed_at_every_step(small, tmp_path, action):
 
 
 def test_start_on_a_full_disk(small, tmp_path):
-    """After a kill and after a good end: gpt2d starts, or says that there is no room. The queue is there afterwards."""
+    """After a kill and after a good end: gpt2d starts, or reports that there is no room. Then the queue is complete."""
     with on(small, tmp_path) as d:
         for end in (d.kill, d.stop):
             with d.client() as c:
@@ -159,7 +159,7 @@ def test_start_on_a_full_disk(small, tmp_path):
 
 
 def test_stop_on_a_full_disk(small, tmp_path):
-    """What was in memory only is lost, and gpt2d says so. The next start finds what became of each run."""
+    """Data only in memory is lost, and gpt2d says so. The next start determines the result of each run."""
     with on(small, tmp_path) as d:
         with d.client() as c:
             run, cancelled, waits = [c.submit(spec(name, 100000)) for name in ("long-ms20", "cancelled", "waits-ms20")]
@@ -199,7 +199,7 @@ def ext4(path, *options):
 
 
 def test_read_only(tmp_path):
-    """As after an error of the disk: all is refused with the file and what to do; the next gpt2d finds what was there."""
+    """As after an error of the disk: all is refused with the file and advice; the next gpt2d finds the old data."""
     home = tmp_path / "disk"
     if os.geteuid() != 0:
         pytest.skip("only root mounts a file system")
@@ -231,14 +231,14 @@ def test_read_only(tmp_path):
         subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
 
 
-# ---- who waits for a run ----
+# ---- clients that wait for a run ----
 
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_no_end_is_told_that_is_not_stored(tmp_path, end):
-    """A failed one and a cancelled one, by no verb and no event: gpt2d goes away, and they have ended otherwise."""
+    """A failed one and a cancelled one are reported by no verb and no event: gpt2d ends, and they have ended otherwise."""
     faults = Faults(tmp_path)
     with Daemon(home=tmp_path, environment=faults.environment) as d:
         with d.client() as c, d.client() as events:
@@ -268,13 +268,13 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
                 assert "stopped; some data could not be written\n" in d.said()
             else:
                 d.kill()
-            told = []
+            reported = []
             try:
-                told += iter(events.event, None)
+                reported += iter(events.event, None)
             except ConnectionError:
                 pass
-            assert not [event for event in told if event["method"] == "run.done"]
-            states = [event["params"] for event in told if event["method"] == "run.state"]
+            assert not [event for event in reported if event["method"] == "run.done"]
+            states = [event["params"] for event in reported if event["method"] == "run.state"]
             assert not [state for state in states if state["state"] in ENDED]
         faults.daemon.disarm()
         d.start()
@@ -284,7 +284,7 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 def test_no_run_starts_after_an_end_that_is_not_stored(tmp_path):
-    """Nothing was written since the disk is full: the end of the run before is the first that finds no room."""
+    """Nothing was written since the disk is full: the end of the previous run is the first write without room."""
     faults = Faults(tmp_path)
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         run, waits = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
@@ -298,7 +298,7 @@ def test_no_run_starts_after_an_end_that_is_not_stored(tmp_path):
 
 
 def test_a_full_disk_holds_the_queue(tmp_path):
-    """Of ten runs none fails: the first that has no room holds the queue until there is some."""
+    """None of ten runs fails: the first one without room holds the queue until there is some."""
     runs = tmp_path / "state" / "runs"
     runs.parent.mkdir()
     reason = small_file_system(runs)

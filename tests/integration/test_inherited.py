@@ -1,4 +1,4 @@
-"""Signals that a launcher blocked or ignored, signals that another process sends, and gpt2d as process 1."""
+"""Signals that a launcher blocked or ignored, signals from other processes, and gpt2d as process 1."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def test_daemon_notices_the_end_of_engines_and_ends(prefix):
     with Daemon(ranks=2, prefix=prefix) as d:
         pids = d.engines()
         with d.client() as c:
-            run = c.submit(spec("untold"))
+            run = c.submit(spec("held"))
             wait_for(lambda: c.state(run) == "running", "the run")
             os.kill(pids[1], signal.SIGKILL)
             assert c.wait(run)["reason"].startswith("engine_lost: rank 1 killed by signal 9")
@@ -42,13 +42,13 @@ def following(d, prefix, *words):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_blocked_signal_ends_gpt2ctl(number):
     with Daemon() as d, d.client() as c:
-        run = c.submit(spec("untold"))
+        run = c.submit(spec("held"))
         p = following(d, BLOCK_ALL, "follow", str(run))
         read_until(p, "run 1")
         p.send_signal(number)
         _, said = p.communicate(timeout=60)
         assert p.returncode == 6 and f"interrupted; run {run} continues" in said, (p.returncode, said)
-        d.tell()
+        d.unhold()
         c.wait(run)
 
 

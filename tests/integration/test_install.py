@@ -1,4 +1,4 @@
-"""What `meson install` puts where, and that it works from there with no option given."""
+"""What `meson install` installs and where, and that it works from there without options."""
 
 import os
 import re

@@ -18,7 +18,7 @@ def lock(database):
 
 
 def test_who_has_the_database_locked_is_told(tmp_path):
-    """Not who reads it only. The lock's end ends it, without a restart."""
+    """A reader does not count. The end of the lock is enough, without a restart."""
     with Daemon(home=tmp_path) as d, d.client() as c:
         database = d.state / "gpt2d.db"
         assert c.wait(c.submit(spec("first")))["state"] == "done"

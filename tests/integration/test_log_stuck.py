@@ -1,4 +1,4 @@
-"""Where gpt2d's log goes, nobody reads, or the disk does not answer: gpt2d goes on, and says what was lost."""
+"""Nobody reads gpt2d's log, or its disk does not answer: gpt2d continues, and reports what was lost."""
 
 import os
 import re
@@ -25,8 +25,8 @@ def talk(c, ids):
             c.call("cancel", id=number)
 
 
-def told(text):
-    """The ids that the log names, in its order."""
+def reported(text):
+    """The IDs in the log, in its order."""
     return [int(number) for number in re.findall(r"refused: run (\d+): no such run", text)]
 
 
@@ -41,7 +41,7 @@ def fill(c):
 
 
 class Reader:
-    """Takes what comes by a descriptor, line by line, until something is seen."""
+    """Reads lines from a descriptor until something is seen."""
 
     def __init__(self, fd):
         self.fd, self.text = fd, ""
@@ -66,7 +66,7 @@ def test_a_pipe_that_nobody_reads(daemon):
         text = reader.until("named-afterwards.*\n")
         lines = text[:text.rindex("\n")].split("\n")
         assert [line for line in lines if not LINE.fullmatch(line)] == []
-        ids = told(text)
+        ids = reported(text)
         assert ids == list(range(1000, 1000 + len(ids))) and len(ids) < n
         assert lost(c) == sum(int(n) for n in re.findall(r"warning log: (\d+) lines lost\n", text))
 
@@ -86,12 +86,12 @@ def test_all_is_written_before_the_end(daemon):
         d.process.terminate()
         text = Reader(d.process.stderr.fileno()).until("info stopped\n")
         assert d.process.wait(PATIENCE_S) == 0
-        assert told(text) == list(range(101, 201))
+        assert reported(text) == list(range(101, 201))
 
 
 @pytest.fixture
 def on_stuck_disk(tmp_path):
-    """gpt2d, and what makes the disk of its log stand still."""
+    """gpt2d, and a way to block the disk of its log."""
     (tmp_path / "disk").mkdir()
     faults = Faults(tmp_path, under=tmp_path / "disk")
     log = tmp_path / "disk" / "log"
@@ -108,16 +108,16 @@ def test_a_disk_that_stands_still(on_stuck_disk):
     d, fault = on_stuck_disk
     with d.client() as c:
         talk(c, range(101, 201))
-        assert told(d.said()) == list(range(101, 201)), "a line is there before the answer"
+        assert reported(d.said()) == list(range(101, 201)), "a line is there before the answer"
         fault.arm(STALL)
         n = fill(c)
         assert c.wait(c.submit(spec("a")))["state"] == "done"
-        assert told(d.said()) == list(range(101, 201))
+        assert reported(d.said()) == list(range(101, 201))
         fault.disarm()
         wait_for(lambda: re.search(r"warning log: \d+ lines lost\n", d.said()), "what was lost")
         talk(c, range(201, 301))
         text = d.said()
-        ids = told(text)
+        ids = reported(text)
         held = len(ids) - 200
         assert 0 < held < n and ids == [*range(101, 201), *range(1000, 1000 + held), *range(201, 301)]
         assert [line for line in text.splitlines() if not LINE.fullmatch(line)] == []

@@ -1,4 +1,4 @@
-"""What engines and gpt2d said of a run: kept, bounded, followed."""
+"""Messages of engines and gpt2d about a run: kept, limited, followed."""
 
 import json
 import os
@@ -123,11 +123,11 @@ def test_follow_over_a_restart(daemon):
     """gpt2d is killed and comes back: no line is missing and none comes twice."""
     with daemon() as d:
         with d.client() as c:
-            run = c.submit(spec("untold-logs", restart=True))
+            run = c.submit(spec("held-logs", restart=True))
             follower = following(d, run)
             read_until(follower, "step 2")
         d.kill()
-        d.tell()
+        d.unhold()
         d.start()
         out, err = follower.communicate(timeout=120)
         assert follower.returncode == 0, err
@@ -138,7 +138,7 @@ def test_follow_over_a_restart(daemon):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 def test_its_own_is_not_for_everybody(daemon):
-    """What gpt2d says of itself names files and people; what was said of a run is for whoever connects."""
+    """gpt2d's own messages name files and people; messages about a run are for all clients."""
     with daemon(options=("--socket-mode", "0666")) as d, d.client() as c:
         d.home.chmod(0o755)
         assert c.wait(c.submit(spec("a")))["state"] == "done"

@@ -1,4 +1,4 @@
-"""gpt2d in a control group whose memory is limited: planned with, and named where it was the end of an engine."""
+"""gpt2d in a control group with limited memory: plans use the limit, and the end of an engine names it."""
 
 import json
 import os

@@ -129,7 +129,7 @@ def test_it_says_what_is_so(daemon):
 
 
 def test_gpus(daemon):
-    """What a driver tells is there with its unit, what it does not tell is not; it goes with the engines."""
+    """Figures that a driver reports are there with their unit, others are not; they end with the engines."""
     gpus = [{"utilization": 0.98, "memory_used_bytes": 61000000000, "memory_total_bytes": 85000000000, "temperature_c": 54.0,
         "power_w": 412.345, "other_processes": 2, "other_pid": os.getpid(), "other_memory_bytes": 12000000000,
         "serial": "x"}, {"utilization": 0.5, "memory_used_bytes": None,
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_written(daemon, tmp_path):
 
 
 def test_no_settings_and_no_log():
-    """With -c /dev/null no file is read: that is no file of gpt2d's own. The figures must not replace a device."""
+    """With -c /dev/null no file is read. The figures must not replace a device."""
     command = [BUILD / "daemon" / "gpt2d", "-c", "/dev/null", "-n"]
     assert subprocess.run([*command, "--log-file", "/dev/null"], capture_output=True, timeout=60, check=False).returncode == 0
     done = subprocess.run([*command, "--metrics-file", "/dev/null"], capture_output=True, text=True, timeout=60, check=False)

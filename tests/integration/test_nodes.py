@@ -135,7 +135,7 @@ def test_engines_of_all_nodes_are_released_and_taken_again(nodes):
 
 
 def run_and_break(nodes, fault, reason, name="ms20"):
-    """A run that ends with the reason when the fault happens in it. The other side's engines end too."""
+    """A run that fails with the reason when the fault happens in it. The engines of other nodes end too."""
     with nodes.leader.client() as c:
         run = c.submit(spec(name, steps=2000, gpus=nodes.n))
         c.call("follow", id=run)
@@ -156,7 +156,7 @@ def test_a_member_that_is_killed(nodes):
 
 
 def test_a_member_that_is_restarted_many_times(nodes):
-    """The engines start at once each time: their next start is not put off, as it is when they fail."""
+    """The engines start at once each time: their start is not delayed, as it is after failures."""
     with nodes.leader.client() as c:
         for _ in range(8):
             nodes.nodes[1].kill()
@@ -182,7 +182,7 @@ def test_an_engine_of_a_member_that_is_killed(nodes):
 
 
 def test_engines_of_a_member_that_misbehave(nodes):
-    """As those of one node: the same reasons, through the member."""
+    """As on one node: the same reasons, through the member."""
     with nodes.leader.client() as c:
         for name, reason in (("garbage.r1.s2", "engine_lost: rank 1 sent an invalid message"),
                 ("long.r1.s2", "engine_lost: rank 1 sent a line that is too long"), ("exit5.r1.s2", "engine_lost: rank 1 exited with status 5"),
@@ -288,10 +288,10 @@ def test_both_are_stopped_at_once(nodes):
 
 
 def test_a_member_that_is_stopped_in_good_order(nodes):
-    """It waits for the run in progress, and for nothing else. Its check of a spec is not waited for."""
+    """It waits for the run in progress, and for nothing else. Nobody waits for its check of a spec."""
     member = nodes.nodes[1]
     with nodes.leader.client() as c:
-        run = c.submit(spec("untold", gpus=2))
+        run = c.submit(spec("held", gpus=2))
         wait_for(lambda: c.state(run) == "running", "a run")
         member.process.terminate()
         wait_for(lambda: "stopping" in member.said(), "the stop of the member")
@@ -305,7 +305,7 @@ def test_a_member_that_is_stopped_in_good_order(nodes):
     trains(nodes)
 
 
-# ---- who is refused ----
+# ---- refused members ----
 
 
 def test_uneven_and_duplicate_nodes(nodes):
@@ -403,7 +403,7 @@ def test_refused_connections_fill_no_log(nodes):
 
 
 def test_a_leader_with_a_certificate_is_refused(tmp_path):
-    """Whoever took its address has no key."""
+    """A program that took its address has no key."""
     certificate = tmp_path / "both.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=a",
         "-days", "2", "-keyout", certificate, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
@@ -433,7 +433,7 @@ def test_a_member_checks_what_is_submitted():
         nodes.wait_ready()
         with pytest.raises(RpcError, match="spec refused: node 2: the spec could not be checked"):
             c.submit(spec(gpus=3))
-        # a run that leaves that node out is none of its business
+        # a run without that node's ranks does not concern it
         assert c.wait(c.submit(spec(gpus=2)))["state"] == "done"
 
 
@@ -462,7 +462,7 @@ def test_wrong_settings(tmp_path, options, error):
 
 
 def test_slurm_says_which_node_this_is(tmp_path):
-    """Only where listen or join is set: any other gpt2d in a job is alone."""
+    """Only if listen or join is set: any other gpt2d in a job is alone."""
     key = make_key(tmp_path / "key")
     both = ("--listen", "127.0.0.1:0", "--join", "127.0.0.1:1", "--key-file", key, "--interface", "lo")
     for environment, options, shown in (({"SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "4"}, both, ["node_id = 3", "nodes = 4"]),

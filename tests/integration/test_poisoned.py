@@ -1,4 +1,4 @@
-"""A device that breaks in the middle of a run, as tests/gpu/run has it on a GPU: here a processor whose context fails."""
+"""A device that fails in the middle of a run, as tests/gpu/run tests it on a GPU: here a processor whose context fails."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def test_a_broken_device(ranks):
 
 
 def test_a_device_that_does_not_break(tmp_path):
-    """The script takes no run that is done for one that was to fail."""
+    """The script does not accept a done run where one should fail."""
     engine = tmp_path / "tests/gpu/poison_engine_cpu"
     engine.parent.mkdir(parents=True)
     engine.symlink_to(BUILD / "engine/gpt2-engine-cpu")

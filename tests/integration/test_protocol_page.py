@@ -1,4 +1,4 @@
-"""The requests that gpt2d-protocol(7) shows, sent to a gpt2d with its real engines: it answers as the page says."""
+"""The requests of gpt2d-protocol(7), sent to a gpt2d with its real engines: the replies match the page."""
 
 import json
 

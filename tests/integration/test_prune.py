@@ -1,4 +1,4 @@
-"""Old runs go with their files, by whole runs, whatever happens meanwhile."""
+"""Old runs are removed with their files, as whole runs, under all faults."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_numbers_that_mean_nothing(daemon, what):
 
 
 def test_one_that_cannot_be_removed(daemon):
-    """It stays and is named; the others go."""
+    """It stays and is reported; the others are removed."""
     with daemon() as d, d.client() as c:
         for _ in range(3):
             ended = c.wait(c.submit(spec()))
@@ -134,10 +134,10 @@ def test_removal(daemon):
 def test_all_attempts_go(daemon):
     with daemon() as d:
         with d.client() as c:
-            run = c.submit(spec("untold", restart=True))
+            run = c.submit(spec("held", restart=True))
             wait_for(lambda: c.state(run) == "running", "the run")
         d.kill()
-        d.tell()
+        d.unhold()
         d.start()
         with d.client() as c:
             assert c.wait(run)["state"] == "done"
@@ -148,7 +148,7 @@ def test_all_attempts_go(daemon):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_while_it_removes(tmp_path, seed):
-    """kill -9 anywhere in it: what is listed has its files, what is not has none, and the trash empties."""
+    """kill -9 at any point: listed runs have their files, others have none, and the trash empties."""
     dice = random.Random(seed)
     with Daemon(home=tmp_path) as d:
         with d.client() as c:
@@ -210,7 +210,7 @@ def aged(d, days):
     (("--retain-days", "2", "--retain-runs", "4"), [1, 4, 5]),
 ])
 def test_days(daemon, options, left):
-    """A run goes as soon as one of the rules says so; the daemon looks at its start, and nobody asks."""
+    """A run is removed as soon as one rule applies; the daemon checks at its start, without a request."""
     with daemon() as d:
         with d.client() as c:
             ended(c, "a", "b", "c", "d", "e")
@@ -229,7 +229,7 @@ NOT_BY_AGE = "gpt2d removes no run for its age until it has run for 24 h"
 
 
 def test_a_clock_that_jumps_ahead(tmp_path):
-    """What looks old by it stays, until the clock is back, or has been so for a day."""
+    """Runs that only look old stay, until the clock is right again, or for a day."""
     clocks = Clocks(tmp_path)
     with Daemon(home=tmp_path, environment=clocks.environment, options=("--retain-days", "30")) as d, d.client() as c:
         ended(c, "a", "b")

@@ -1,4 +1,4 @@
-"""Each rank's own times of each step, and which rank it is that the others wait for."""
+"""Each rank's own times of each step, and the rank for which the others wait."""
 
 import contextlib
 import csv

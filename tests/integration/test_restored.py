@@ -1,4 +1,4 @@
-"""A state directory that is not as gpt2d left it: its database removed, an older one restored, all of it moved."""
+"""A state directory that gpt2d did not leave like this: its database removed, an older one restored, all of it moved."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def files(folder):
 
 
 def test_folders_that_the_database_does_not_know(home):
-    """The database is removed or older than what lies in runs: that is left alone, ids go on above it."""
+    """The database is removed or older than the folders in runs: those stay, and IDs continue above them."""
     with Daemon(home=home) as d:
         with d.client() as c:
             for name in ("old", "s"):
@@ -39,7 +39,7 @@ def test_folders_that_the_database_does_not_know(home):
 
 
 def undone(d, work):
-    """Its database from when the run was still queued is put back after it is done: the run, and its folder."""
+    """Its database from when the run was still queued is restored after it is done: the run, and its folder."""
     with d.client() as c:
         c.call("drain")
         run = c.submit(work)
@@ -59,7 +59,7 @@ def undone(d, work):
 
 @pytest.mark.parametrize("work", [spec("s"), experiment("s", repetitions=1)], ids=["single", "experiment"])
 def test_a_queued_run_that_has_a_folder(home, work):
-    """It is trained again in another folder, and the older folder stays as it is."""
+    """It is trained again in another folder, and the older folder stays unchanged."""
     with Daemon(home=home) as d:
         run, folder = undone(d, work)
         before = files(folder)
@@ -76,7 +76,7 @@ def test_a_queued_run_that_has_a_folder(home, work):
 
 
 def test_moved_state_directory(home):
-    """Runs of before are found where they are now."""
+    """Earlier runs are found in the new place."""
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(experiment("moved", repetitions=1))

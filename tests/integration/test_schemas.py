@@ -1,4 +1,4 @@
-"""What gpt2ctl prints, gpt2d sends and a run leaves behind, against the JSON Schemas that are installed.
+"""gpt2ctl's output, gpt2d's messages and a run's files, against the installed JSON Schemas.
 
 Every object refuses what it does not describe: a member that is new needs a row in proto/schema/schema_messages.c,
 proto/schema/schema_artifacts.c or ctl/print/schema_outputs.c, from which the manual pages are made too. The clients of
@@ -64,7 +64,7 @@ def test_nothing_passes_undescribed(name):
 
 
 def test_memory_of_older_builds():
-    """What is kept with a run says no more than the build that checked it."""
+    """Stored checks of a run match the build that made them."""
     first = ("parameters_bytes", "gradients_bytes", "master_bytes", "moment_m_bytes", "moment_v_bytes",
         "activations_bytes", "logits_bytes", "logits_elems", "batch_bytes", "comm_bytes", "total_bytes",
         "planned_bytes", "available_bytes", "free_bytes")
@@ -85,7 +85,7 @@ STANDARD = """{
 
 
 def test_specs_as_the_parser_has_them():
-    """Every spec of the parser's own tests: what it takes is valid, and what it refuses by itself is not."""
+    """Every spec of the parser's tests: accepted specs are valid, and specs that the parser alone refuses are not."""
     validator = jsonschema.Draft202012Validator(SCHEMAS["spec"])
     taken = refused = 0
     for case in re.split(r"^== ", (ROOT / "tests/unit/spec/cases.txt").read_text(), flags=re.M)[1:]:
@@ -216,13 +216,13 @@ def test_a_store_that_fails(daemon, tmp_path):
         events = [json.loads(line) for line in out.splitlines()]
         for event in events:
             check(SCHEMAS["output"], event, event["kind"])
-        told = [event["store"] for event in events if event["kind"] == "run.store"]
-        assert len(told) == 2 and told[0]["path"] == f"{d.state}/gpt2d.db" and told[1] is None
+        reported = [event["store"] for event in events if event["kind"] == "run.store"]
+        assert len(reported) == 2 and reported[0]["path"] == f"{d.state}/gpt2d.db" and reported[1] is None
         sent = []
         while not sent or sent[-1]["method"] != "run.done":
             sent.append(raw.event())
             check(SCHEMAS["messages"], sent[-1])
-        assert [event["params"]["store"] for event in sent if event["method"] == "run.store"] == told
+        assert [event["params"]["store"] for event in sent if event["method"] == "run.store"] == reported
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")

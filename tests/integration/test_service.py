@@ -1,4 +1,4 @@
-"""gpt2d as a service: what systemd is told, SIGHUP, the log."""
+"""gpt2d as a service: messages to systemd, SIGHUP, the log."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def home():
 
 
 class Systemd:
-    """NOTIFY_SOCKET, and what came of it: pairs of name and value."""
+    """NOTIFY_SOCKET and its messages: pairs of name and value."""
 
     def __init__(self, home):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -42,7 +42,7 @@ class Systemd:
                     return value
 
     def drain(self):
-        """Take what has come; from then on nobody waits for a message."""
+        """Reads the received messages; from then on nobody waits for one."""
         self.socket.setblocking(False)
         try:
             while True:
@@ -82,7 +82,7 @@ def test_ready_status_stopping(home, systemd):
 
 
 def test_ready_before_the_engines(home, systemd):
-    """Engines that do not come up are told of by a gpt2d that can be asked."""
+    """gpt2d answers clients although its engines do not start, and reports that."""
     environment = {"NOTIFY_SOCKET": str(systemd.path)}
     with Daemon(home=home, engine="/bin/false", ready=False, environment=environment) as d:
         systemd.until("READY")
@@ -137,7 +137,7 @@ def test_settings_read_anew(home, systemd):
         assert not d.accepts()
         for other in others:
             other.close()
-        # an error leaves all as it was
+        # after an error all settings stay
         conf.write_text("clients_per_user = 1\nrank = 4\n")
         d.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "settings: errors, the old settings stay" in d.said(), "the error")
@@ -161,7 +161,7 @@ def test_log_level(home):
 
 
 def test_signals_at_the_start_and_at_the_end(tmp_path):
-    """Whoever rotates the log does not know: gpt2d starts, and has its log anew; and no signal breaks its end off."""
+    """A program that rotates logs does not wait: gpt2d starts, and reopens its log; and no signal interrupts its end."""
     with Daemon(home=tmp_path) as d:
         assert d.stop() == 0
         db = sqlite3.connect(d.state / "gpt2d.db", isolation_level=None)

@@ -1,4 +1,4 @@
-"""Why engines cannot start is in the reason that status and runs have, not only in the log."""
+"""The reason in status and runs names why engines cannot start, not only the log."""
 
 import os
 import subprocess
@@ -26,16 +26,16 @@ def in_mount(what):
 
 def check_reason(words, **more):
     with Daemon(ranks=2, engine=ENGINE, ready=False, **more) as d, d.client() as c:
-        def told():
+        def reported():
             reason = c.call("status")["engine"].get("reason") or ""
             return reason if "exited" in reason or "killed" in reason else None
-        reason = wait_for(told, "the reason")
+        reason = wait_for(reported, "the reason")
         for word in words:
             assert word in reason, reason
 
 
 def test_a_limit_on_files():
-    """What a rank shares is a file too."""
+    """A file of shared memory is limited too."""
     check_reason([NEW + "collectives: UCX with UCX_TLS=self,posix,cma: ", "File too large"], prefix=under("ulimit -f 2000"))
 
 
@@ -49,7 +49,7 @@ def test_no_folder_for_shared_memory():
 
 
 def test_no_files_left_in_shared_memory(tmp_path):
-    """There is room, and no inode: "No space left on device" would not say it."""
+    """There is room, but no inode: "No space left on device" would not say so."""
     prefix = in_mount("mount -t tmpfs -o nr_inodes=3 none /dev/shm")
     check_reason(["collectives: /dev/shm/gpt2d-0: ", " of 3 files (inodes) free, 4 needed by 2 ranks"], prefix=prefix)
 

@@ -1,4 +1,4 @@
-"""How gpt2d ends: by a signal or a shutdown, with a run in progress or about to be done."""
+"""How gpt2d ends: by a signal or a shutdown, with a run in progress or nearly done."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ def test_stop_by_signal(home, number, environment, reason):
 
 
 def test_signals_that_come_together_are_one(home):
-    """Slurm sends SIGTERM twice within milliseconds: the step in progress ends all the same, and its metrics are kept."""
+    """Slurm sends SIGTERM twice within milliseconds: the step in progress ends, and its metrics are kept."""
     with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu") as d:
         with d.client() as c:
             run = c.submit(spec("long", 100000, seq_len=256, train_micro_batch_size_per_gpu=8))
@@ -55,16 +55,16 @@ def test_signals_that_come_together_are_one(home):
 
 
 def test_stop_leaves_a_run_its_time(home):
-    """stop_timeout: what ends within it is done, what does not is interrupted, and nothing else starts."""
+    """stop_timeout: a run that ends within it is done, another is interrupted, and no other run starts."""
     with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
         with d.client() as c:
-            run = c.submit(spec("untold"))
+            run = c.submit(spec("held"))
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
             c.call("follow", id=run)
             d.process.terminate()
             wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
-            d.tell()
+            d.unhold()
             assert c.followed(run)[-1]["params"]["state"] == "done"
         assert d.process.wait(PATIENCE_S) == 0
         d.command[d.command.index("3600")] = "1"
@@ -92,10 +92,10 @@ def test_stop_leaves_a_run_its_time(home):
 
 
 def test_stop_lets_a_finished_run_finish(home):
-    """Its work is done and its artifacts are being written: they are waited for, not thrown away."""
+    """Its work is done and its artifacts are being written: gpt2d waits for them."""
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(spec("enduntold"))
+            run = c.submit(spec("endheld"))
             c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "finishing", "finishing")
         assert d.stop() == 0
@@ -108,7 +108,7 @@ def test_stop_lets_a_finished_run_finish(home):
 def test_shutdown_waits_for_the_run(home):
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(spec("untold"))
+            run = c.submit(spec("held"))
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
             assert c.call("shutdown") == {"running": run, "stopping": False}
@@ -116,7 +116,7 @@ def test_shutdown_waits_for_the_run(home):
                 c.submit(spec("late"))
             assert refused.value.code == -32005
             c.call("follow", id=run)
-            d.tell()
+            d.unhold()
             assert c.followed(run)[-1]["params"]["state"] == "done"
         assert d.process.wait(PATIENCE_S) == 0
         d.start()

@@ -1,4 +1,4 @@
-"""The engines that train, when something happens to them: the run fails with the reason, others take their place."""
+"""Faults of the engines that train: the run fails with the reason, and other engines replace them."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ def trains(c, run):
 
 
 def stand_still(d):
-    """gpt2d is stopped for longer than it lets others be silent, by the clock that it goes by."""
+    """gpt2d is suspended for longer than it lets others be silent, by its own clock."""
     pid = d.process.pid
     os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "gpt2d to be stopped")
@@ -72,7 +72,7 @@ def test_one_rank_of_three(daemon, rank, number, reason):
 
 
 def test_gpt2d_stopped_is_no_silence_of_engines(daemon):
-    """Stopped for longer than engines may be silent, it first hears what they said meanwhile."""
+    """Suspended for longer than engines may be silent, it first reads their messages."""
     with daemon(ranks=2, engine=CPU, options=(*SOON, "--progress-timeout", str(SILENCE_S))) as d, d.client() as c:
         before, run = d.engines(), c.submit(endless())
         trains(c, run)
@@ -96,7 +96,7 @@ def test_all_ranks_at_once(daemon):
 
 
 def test_killed_while_the_ranks_connect(daemon):
-    """A rank ends during the start, again and again: no run is lost by it, and the queue goes on."""
+    """A rank ends during the start, again and again: no run is lost, and the queue continues."""
     with daemon(ranks=3, engine=CPU) as d, d.client() as c:
         run = c.submit(small("waits"))
         assert c.wait(run)["state"] == "done"
@@ -115,7 +115,7 @@ def test_killed_while_the_ranks_connect(daemon):
 
 
 def test_a_rank_that_has_ended_is_down(daemon):
-    """It has no pid, and is not called ready, while another one is waited for that may be the cause."""
+    """It has no pid, and is not called ready, while gpt2d waits for another one that may be the cause."""
     seen = []
     with daemon(ranks=2) as d, d.client() as c:
         run = c.submit(spec(f"exit{PEER_LOST}.r1.s2"))
@@ -158,7 +158,7 @@ def test_deadline_of_a_run(daemon):
 
 
 def test_the_same_engines_for_what_is_not_their_fault(daemon):
-    """A cancel or a run that fails by itself costs no start."""
+    """A cancelled run, or one that fails by itself, causes no restart."""
     with daemon(ranks=2, engine=CPU) as d, d.client() as c:
         before = d.engines()
         for _ in range(3):
@@ -177,7 +177,7 @@ def test_the_same_engines_for_what_is_not_their_fault(daemon):
     (lambda path: path.write_text("#!/none/sh\n"), "No such file or directory"),
 ], ids=["gone", "rights", "format", "interpreter"])
 def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says):
-    """In status, in the log, to who submits, with its path and the system's reason; and all goes on once it can."""
+    """In status, in the log, and for the client, with its path and the system's reason; all continues once it can."""
     engine = tmp_path / "engine.py"
     shutil.copy(FAKE_ENGINE, engine)
     with daemon(engine=engine) as d, d.client() as c:
@@ -196,7 +196,7 @@ def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says)
 
 
 def test_engines_start_no_threads_of_blas(daemon):
-    """They would take address space, and wait for it for ever where there is none."""
+    """They would take address space, and wait for ever if there is none."""
     with daemon(engine=CPU, environment={"OPENBLAS_NUM_THREADS": "7", "OMP_NUM_THREADS": "7"}) as d:
         pid = d.engines()[0]
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -205,7 +205,7 @@ def test_engines_start_no_threads_of_blas(daemon):
 
 @pytest.mark.parametrize("engine", [CPU, FAKE_ENGINE], ids=["real", "fake"])
 def test_stopped_engines_end_with_gpt2d(daemon, engine):
-    """They cannot see that it has gone: the kernel ends them, and the next gpt2d has the machine to itself."""
+    """They cannot notice that it has died: the kernel kills them, and the next gpt2d has the machine to itself."""
     with daemon(ranks=2, engine=engine) as d:
         with d.client() as c:
             assert c.wait(c.submit(small("starts-the-checker")))["state"] == "done"
@@ -235,7 +235,7 @@ def test_what_an_engine_starts_ends_with_it(daemon, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_no_room_for_shared_memory(daemon, tmp_path):
-    """The reason names the folder and its room, where UCX only says that memory is short."""
+    """The reason names the folder and its room; UCX only reports that memory is short."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", str(tmp_path)], check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     short = f"collectives: {tmp_path}/gpt2d-0: "

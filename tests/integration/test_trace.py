@@ -43,7 +43,7 @@ def test_real_text_beside_pytorch(tmp_path):
 
 
 def test_gradients_of_two_engines(tmp_path):
-    """The comparison of a GPU's first gradients with the CPU engine's: one element that is off fails it."""
+    """The comparison of a GPU's first gradients with the CPU engine's: one wrong element fails it."""
     for name in ("want", "got"):
         (tmp_path / name).mkdir()
         subprocess.run([PROGRAM, tmp_path / name, "small", "steps", "1"], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""Completion markers and what is not done: a disk that fails as a marker is made, a run that was cancelled."""
+"""Completion markers of unfinished runs: a disk that fails while a marker is written, and a cancelled run."""
 
 import errno
 import shutil
@@ -61,7 +61,7 @@ def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
 
 
 def test_a_segment_that_is_done_in_a_run_that_is_not(tmp_path):
-    """A single run that was cancelled as its engine wrote the last of it: its segment is done, the folder says so."""
+    """A single run that was cancelled while its engine wrote the last file: its segment is done, by its folder."""
     with Daemon(home=tmp_path) as d:
         marker = Path(train(d, spec("s"))["run"]["dir"]) / MARKER
         d.stop()

@@ -57,7 +57,7 @@ def test_what_was_loaded_is_exported(daemon, tmp_path, prefix, tied, gelu):
 
 
 def test_a_trained_run_goes_on_from_its_export(daemon, tmp_path):
-    """The weights after training, exported, are those that a second run begins with: its first loss says so."""
+    """The weights after training, exported, are those that a second run starts with: its first loss shows it."""
     model = Model()
     s = init_spec(model, tmp_path, optimizer={"params": {"lr": 0.01}}, work={"optimizer_steps": 3, "warmup_steps": 0})
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
@@ -178,7 +178,7 @@ def test_not_while_a_run_trains(daemon, tmp_path):
         assert "another generation is in progress" in error.value.message
         short = other.submit(spec("short"))
         assert number and other.call("show", id=short)["run"]["state"] == "queued"
-        c.close()  # nobody waits for it: it ends
+        c.close()  # no client waits for it: it ends
         assert other.wait(short)["state"] == "done"
 
 

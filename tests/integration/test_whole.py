@@ -1,4 +1,4 @@
-"""gpt2d with the real engine: what only the two of them together can show."""
+"""gpt2d with the real engine: behaviour of both together."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from helpers import RpcError
 
 
 def shown_done(c, run):
-    """What "show" says of a run that has ended well."""
+    """The reply to "show" of a run that is done."""
     done = c.wait(run)
     assert done["state"] == "done", done
     return c.call("show", id=run)
@@ -35,7 +35,7 @@ def test_arms_of_different_worlds(daemon):
 
 
 def test_data_that_is_replaced_between_segments(daemon, tmp_path):
-    """By another file under its name, as it becomes new data for the next run; arms have files of their own."""
+    """By another file with its name, which becomes new data for the next run; arms have different files."""
     files = {name: tmp_path / f"{name}.bin" for name in ("one", "two", "new")}
     for name, file in files.items():
         file.write_bytes(b"\x01\x00\x02\x00" * (3000 if name == "new" else 4000))
@@ -83,7 +83,7 @@ def test_recomputed_activations_are_the_same_training(daemon):
 
 
 def test_a_refusal_for_memory_names_what_would_fit(daemon):
-    """As many sequences as the machine has no room for while all is kept, and plenty when little is."""
+    """As many sequences as fit only with little kept, and do not fit with everything kept."""
     model = {"n_layer": 40, "n_head": 2, "n_embd": 128, "vocab_size": 96, "n_positions": 32}
     run = engines.spec(1, model=model, data={"kind": "synthetic", "synthetic_tokens": 2**40}, gradient_accumulation_steps=1)
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:

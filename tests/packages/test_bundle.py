@@ -14,7 +14,7 @@ FOREIGN = ("libc.so", "libm.so", "ld-linux", "libdl.so", "librt.so", "libpthread
 
 @pytest.fixture(scope="module")
 def bundle():
-    """The tar of this tree. GPT2D_BUNDLE: one that is there already."""
+    """The tar of this tree. GPT2D_BUNDLE: an existing one."""
     why = system.obstacle()
     if why:
         pytest.skip(why)

@@ -31,7 +31,7 @@ def wait_for(condition, what, patience_s=PATIENCE_S):
 
 @pytest.fixture(scope="module")
 def debs():
-    """{package: file} of this tree. GPT2D_PACKAGES: a folder where they are already, without gpt2d-cuda."""
+    """{package: file} of this tree. GPT2D_PACKAGES: a folder with existing ones, without gpt2d-cuda."""
     why = system.obstacle()
     if why:
         pytest.skip(why)
@@ -115,7 +115,7 @@ def steps_that_take(s, seconds):
 
 
 def install(s, *files):
-    """As a person does it. Nothing outside is there: all that the packages depend on is."""
+    """As a user does it, without a network: all dependencies are installed."""
     return s.shell("apt-get install -y --allow-downgrades -o Dpkg::Options::=--force-confold "
         + " ".join(f"/debs/{name}.deb" for name in files), timeout=300)
 
@@ -169,7 +169,7 @@ README_LINE = "apt install ./gpt2d_*.deb ./gpt2ctl_*.deb && systemctl start gpt2
 
 
 def test_install_start_run(testbed):
-    """Word for word what the README says, in a folder with the packages."""
+    """Word for word the commands of the README, in a folder with the packages."""
     assert all(README_LINE in (ROOT / name).read_text() for name in ("README.md", "packaging/README.md"))
     testbed.shell("mkdir /root/debs && cp /debs/gpt2d_new.deb /debs/gpt2ctl_new.deb /root/debs")
     done = testbed.shell(f"cd /root/debs && {README_LINE.replace('apt install', 'apt-get install -y')}", timeout=300)
@@ -396,7 +396,7 @@ def test_upgrade_while_a_run_is_in_progress(testbed):
 
 
 def test_an_old_client(testbed):
-    """Which is which, and what to do, is said: not an error of the protocol."""
+    """The message names both builds and the next step: it is not an error of the protocol."""
     install(testbed, "gpt2ctl_old")
     done = testbed.run("gpt2ctl", "status", check=False)
     assert done.returncode != 0 and "client is build 0.0" in done.stderr and "gpt2d is build 9.9" in done.stderr, done
@@ -404,7 +404,7 @@ def test_an_old_client(testbed):
 
 
 def test_downgrade(testbed):
-    """The same schema: the queue is the older release's. A newer one is refused, and nothing is changed."""
+    """The same schema: the older release reads the queue. A newer schema is refused, and nothing is changed."""
     testbed.run("gpt2ctl", "drain")
     waits = submit(testbed, "waits", 20)
     install(testbed, "gpt2d_old", "gpt2ctl_old")
@@ -425,7 +425,7 @@ def test_downgrade(testbed):
 
 
 def test_upgrade_with_a_run_that_does_not_end(testbed):
-    """stop_timeout over, the run is interrupted; the queue goes on."""
+    """stop_timeout over, the run is interrupted; the queue continues."""
     testbed.shell("sed -i 's/^stop_timeout = .*/stop_timeout = 1s/' /etc/gpt2d/gpt2d.conf && systemctl reload gpt2d")
     run = submit(testbed, "never-ends", 10000000)
     waits = submit(testbed, "waits", 20)
@@ -436,7 +436,7 @@ def test_upgrade_with_a_run_that_does_not_end(testbed):
 
 
 def test_gpus_that_are_missing(testbed):
-    """With the settings of gpt2d-cuda it trains on nothing else: it fails, says why, and is tried again."""
+    """With the settings of gpt2d-cuda it trains on nothing else: it fails, reports why, and is restarted."""
     if os.path.exists("/dev/nvidia0"):
         pytest.skip("there is a GPU")
     conf = testbed.tree / "etc/gpt2d/gpt2d.conf.d/cuda.conf"
@@ -471,7 +471,7 @@ def devices_made(s):
 
 
 def test_a_node_of_a_cluster(testbed):
-    """The template: a leader that waits for its member, in place of the service, also after an upgrade."""
+    """The template: a leader that waits for its member, instead of the service, also after an upgrade."""
     testbed.shell("""
         head -c 32 /dev/urandom >/etc/gpt2d/lab.key && chmod 600 /etc/gpt2d/lab.key && chown gpt2d /etc/gpt2d/lab.key
         printf 'device = cpu\nnodes = 2\nnode_id = 0\nlisten = 127.0.0.1:0\nkey_file = /etc/gpt2d/lab.key\ninterface = lo\n' >/etc/gpt2d/lab.conf
@@ -490,7 +490,7 @@ def test_a_node_of_a_cluster(testbed):
 
 
 def test_purge(testbed):
-    """Nothing stays but users' data and accounts, as Debian's policy has it."""
+    """Nothing stays except users' data and accounts, as Debian's policy requires."""
     testbed.shell(f"touch {DATA}/left.bin && apt-get purge -y gpt2d gpt2ctl")
     found = testbed.shell("find / -xdev \\( -name '*gpt2d*' -o -name '*gpt2ctl*' \\) -not -path '/debs/*' -not -path '/root/*' -not -path '/home/*' "
         "-not -path '/proc/*' -not -path '/sys/*'").stdout.split()

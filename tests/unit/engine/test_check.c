@@ -201,8 +201,9 @@ static void test_validation(void **state)
 
 static void test_a_warmup_that_falls_is_warned_of(void **state)
 {
-	static const char told[] = "scheduler.params.warmup_min_lr: 0.002 is above warmup_max_lr "
-				   "0.001: the rate falls during the warm-up";
+	static const char reported[] =
+		"scheduler.params.warmup_min_lr: 0.002 is above warmup_max_lr "
+		"0.001: the rate falls during the warm-up";
 	static const enum spec_schedule with[] = {SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR};
 	struct spec_config c = checked_config();
 	json_t *warnings;
@@ -216,7 +217,7 @@ static void test_a_warmup_that_falls_is_warned_of(void **state)
 		assert_int_equal(json_array_size(checked_errors), 0);
 		warnings = json_object_get(checked, "warnings");
 		assert_int_equal(json_array_size(warnings), 1);
-		assert_string_equal(json_string_value(json_array_get(warnings, 0)), told);
+		assert_string_equal(json_string_value(json_array_get(warnings, 0)), reported);
 	}
 	c.warmup_max_lr = c.lr = c.warmup_min_lr;
 	checked_run(&c, 2, 0);
@@ -230,7 +231,7 @@ static void test_a_warmup_that_falls_is_warned_of(void **state)
 
 static void test_a_rate_without_effect_is_warned_of(void **state)
 {
-	static const char *const told[] = {
+	static const char *const reported[] = {
 		"optimizer.params.lr: 0.1 has no effect, the rate is that of scheduler.type "
 		"\"WarmupLR\", whose warmup_max_lr is 0.001",
 		"optimizer.params.lr: 0.1 has no effect, the rate is that of scheduler.type "
@@ -248,7 +249,7 @@ static void test_a_rate_without_effect_is_warned_of(void **state)
 		assert_int_equal(json_array_size(checked_errors), 0);
 		warnings = json_object_get(checked, "warnings");
 		assert_int_equal(json_array_size(warnings), 1);
-		assert_string_equal(json_string_value(json_array_get(warnings, 0)), told[i]);
+		assert_string_equal(json_string_value(json_array_get(warnings, 0)), reported[i]);
 		c.lr = c.warmup_max_lr; /* files for DeepSpeed have both */
 		checked_run(&c, 2, 0);
 		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
