@@ -87,7 +87,7 @@ knobs() {
 # ---- the daemons ----
 
 steps=() # process IDs of the sruns of the daemons, the leader's first
-foldered=() # nodes with a folder and no gpt2d that removes it
+foldered=() # nodes with a folder that no node.sh removes
 signalled= # process IDs of sruns that got a signal to end
 watcher=
 signal= # that ends the job; LOST: a gpt2d has ended
@@ -183,9 +183,22 @@ stop() {
 	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null
 	for pid in "${steps[@]}"; do
 		signal_step "$pid"
-		await_end "$pid"
+		await_step "$pid" || [ "$pid" = "${steps[0]}" ] || foldered=("${nodes[@]:1}")
 	done
 	steps=()
+}
+
+# A signal that comes while srun or gpt2d starts may be lost. gpt2d ends within 10 s after one that it gets.
+await_step() { # process ID of its srun: the exit status
+	local deadline=$((SECONDS + 12))
+	while kill -0 "$1" 2>/dev/null; do
+		sleep 0.1
+		if [ $SECONDS -ge $deadline ]; then
+			kill -USR1 "$1" 2>/dev/null
+			deadline=$((SECONDS + 12))
+		fi
+	done
+	wait "$1"
 }
 
 # wait returns early when a trap has run.

@@ -254,7 +254,12 @@ def test_time_limit(cluster, results, tmp_path):
 def test_time_limit_while_gpt2d_starts(cluster, results, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "gpt2d").write_text("#!/bin/bash\necho starts\nexec sleep 60\n")
+    (programs / "gpt2d").write_text("""#!/bin/bash
+# as if the first signal came before gpt2d takes signals
+trap 'trap "exit 1" USR1' USR1
+echo starts
+while true; do sleep 0.1; done
+""")
     (programs / "gpt2d").chmod(0o755)
     (programs / "gpt2ctl").symlink_to(BUILD / "ctl" / "gpt2ctl")
     job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec("late")), GPT2D_BIN=str(programs), GPT2D_REQUEUE="1")
@@ -382,6 +387,14 @@ def test_two_nodes(cluster, results, tmp_path):
     launcher, = (results / "first").rglob("launcher_metadata.json")
     assert json.loads(launcher.read_text())["slurm"]["hosts"] == "n1\nn2"
     assert all((results / name).exists() for name in ("log/n1.log", "log/n2.log"))
+
+
+def test_a_signal_of_all_processes(cluster, results, tmp_path):
+    """scancel --full: the sruns get it too, and kill what they have started; its folders are removed all the same."""
+    job = cluster.sbatch(SLURM / "gpt2d.sbatch", *write(tmp_path, spec("long", 10**7)))
+    trains(cluster, job, 1)
+    cluster.call("scancel", "--full", "--signal=TERM", str(job))
+    assert cluster.end(job)["JobState"] == "FAILED"
 
 
 def test_two_nodes_at_their_time_limit(cluster, results, tmp_path):
