@@ -10,7 +10,7 @@
 
 #include "daemon/runs/artifacts.h"
 #include "daemon/engines/checker.h"
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/command_hold.h"
 #include "daemon/command_run.h"
 #include "daemon/control/control.h"

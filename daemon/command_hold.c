@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/control/reply.h"
 #include "daemon/control/role.h"
 #include "daemon/daemon.h"

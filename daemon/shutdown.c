@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "daemon/command_hold.h"
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/config/service.h"
 #include "daemon/config/settings.h"

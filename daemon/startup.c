@@ -19,7 +19,6 @@
 #include "daemon/daemon.h"
 #include "daemon/control/control.h"
 #include "daemon/engines/engine_program.h"
-#include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/generation.h"

@@ -18,7 +18,6 @@
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
-#include "proto/size.h"
 
 /*
  * Shortest interval between messages of steps, and between lines of train.log; the last step always

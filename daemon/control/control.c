@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/config/place.h"
 #include "daemon/config/settings.h"

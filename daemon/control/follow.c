@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/engines/engine_output.h"
 #include "daemon/store/store_sql.h"
 #include "daemon/config/log.h"

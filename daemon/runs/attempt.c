@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "proto/host/filesystem.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/control/reply.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"

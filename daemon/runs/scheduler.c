@@ -24,7 +24,6 @@
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
-#include "proto/text.h"
 
 /* ---- ends ---- */
 

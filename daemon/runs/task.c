@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/experiment.h"
 #include "proto/host/memory.h"
