@@ -108,7 +108,9 @@ static int not_running(const struct endpoint *p, int error, struct ctl_error *e)
 	if (!p->named && access(system_settings, F_OK) == 0)
 		ctl_error_add(e, "start the service with: systemctl start gpt2d");
 	else
-		ctl_error_add(e, "start gpt2d with: gpt2d --ranks N");
+		ctl_error_add(e,
+			"start gpt2d with: gpt2d --ranks N\n"
+			"if it is starting, wait for it: gpt2ctl status --wait 30");
 	return ctl_error_add(e, "or use another socket: --socket PATH, or GPT2D_SOCKET");
 }
 

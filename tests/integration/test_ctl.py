@@ -176,7 +176,7 @@ def test_no_daemon(args, path):
     result = ctl(*args, path=path)
     assert result.returncode == 3
     assert f"gpt2d is not running ({path}: No such file or directory)" in result.stderr
-    assert "start gpt2d with" in result.stderr
+    assert "start gpt2d with: gpt2d --ranks N\nif it is starting, wait for it: gpt2ctl status --wait 30\n" in result.stderr
 
 
 def test_all_places_that_were_looked_at_are_named(tmp_path):
