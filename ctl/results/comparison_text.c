@@ -532,7 +532,7 @@ static enum term_colour verdict_colour(const char *verdict)
 static const char *find_remedy(const char *reason)
 {
 	static const char *const rows[][2] = {
-		{"failed", "find why the arm failed: read the messages of the run"},
+		{"failed", "read in the messages of the run why the arm failed"},
 		{"design", "run more blocks: a verdict needs at least 8"},
 		{"unequal_work", "make the arms do the same work; what differs is above"},
 		{"control", "find what disturbs the machine, then run the experiment again"},

@@ -217,7 +217,7 @@ class Peer:
 
 
 def lines(rank, ranks):
-    """Standard input's lines, which rank 0 reads and the others are told: not by NCCL, whose kernels would wait on the GPU
+    """Standard input's lines, which rank 0 reads and sends to the others: not by NCCL, whose kernels would wait on the GPU
     for the next line while another program is measured there."""
     idle = dist.new_group(backend="gloo") if ranks > 1 else None
     while True:

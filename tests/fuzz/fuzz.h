@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that was not kept ends the process, whatever NDEBUG says. */
+/* A broken invariant ends the process, also with NDEBUG. */
 #define FUZZ_MUST(condition)                                                                       \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \

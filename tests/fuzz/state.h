@@ -1,6 +1,6 @@
 /*
- * state.h: a state directory as a gpt2d leaves it, to be spoilt: three runs, of which one is done,
- * one was being trained, one waits.
+ * state.h: a state directory of a gpt2d, to be damaged: three runs, one done, one in training, one
+ * queued.
  */
 #ifndef GPT2D_TESTS_FUZZ_STATE_H
 #define GPT2D_TESTS_FUZZ_STATE_H
@@ -24,7 +24,7 @@ const struct state_copy *state_of_killed(void);
 
 /* A fresh folder (house.h) with these files in it. */
 void state_put(const struct state_copy files[STATE_FILES]);
-/* What a gpt2d makes of it: it starts or refuses to, and answers whatever it is asked. */
+/* Runs a gpt2d on it: it starts or refuses to, and answers all requests. */
 void state_ask(void);
 
 #endif

@@ -38,8 +38,8 @@ bool big_begin(struct big *b, const char *name, int64_t elems, int64_t reals);
 void *big_room(struct big *b, int64_t n);
 k_real *big_room_real(struct big *b, int64_t n);
 /*
- * x (n) = elements first.. of the normal sequence of that number, in the compute type. The same
- * whatever n is.
+ * x (n) = elements first.. of the normal sequence of that number, in the compute type, independent
+ * of n.
  */
 void big_draw(struct big *b, void *x, int64_t first, int64_t n, uint32_t sequence, double mean,
 	double std);
@@ -53,7 +53,7 @@ void big_draw_last(struct big *b, void *x, int64_t all, int64_t n, uint32_t sequ
 void *big_at(const struct big *b, void *x, int64_t n);
 
 /*
- * One comparison, of as many parts as big_compare is told of. tolerance 0: the same bits, and all
+ * One comparison, of as many parts as big_compare gets. tolerance 0: the same bits, and all
  * of them numbers; else the length of the differences by that of what is wanted, and the largest of
  * each by 8 times that.
  */

@@ -64,7 +64,7 @@ void harness_result_real(
 /* A result of one number, how many elements of the two differ in a bit: none on either library. */
 void harness_same(struct harness *h, const char *name, const void *a, const void *b, int64_t n);
 
-/* An element as it is in memory. */
+/* An element in the type of memory. */
 void harness_encode(enum k_dtype dtype, double x, void *to);
 
 #endif

@@ -99,7 +99,7 @@ static void describe(int type, const struct trial *m, const struct plan_of *p, c
 		p->stage && !p->reduce_scatter ? " all-reduce" : "");
 }
 
-/* What backward computes anew does not show, also while buckets leave. */
+/* Recomputation in backward does not change the result, also while buckets are sent. */
 static void test_recompute(
 	struct trial *m, int type, const struct plan_of *plan, const struct trial_outcome *first)
 {

@@ -123,7 +123,7 @@ def test_arm_that_failed(path):
     text = narrow(compare(path, rows, state="failed", reason="arm_failed: B: out_of_memory: rank 1: 3 GB").stdout)
     assert " (B) failed: out_of_memory: rank 1: 3 GB\n" in text
     assert "\nB: no whole block\n" in text and "verdict: AMBIGUOUS   (the arm failed)\n" in text
-    assert text.endswith("to settle it: find why the arm failed: read the messages of the run\ngpt2ctl logs 5\n")
+    assert text.endswith("to settle it: read in the messages of the run why the arm failed\ngpt2ctl logs 5\n")
 
 
 def test_other_training(path):

@@ -203,7 +203,7 @@ def test_dry_run_of_arms(spec, path):
 
 
 def test_dry_run_tells_of_an_arm_what_differs(spec, path):
-    """A model of which one key is another is told as a whole: what is the same is no difference."""
+    """An arm with another model has one line per changed key; equal keys are not listed."""
     nano = {"n_layer": 2, "gelu": "tanh", "tied_head": True, "dropout": 0}
     understood = {**SPEC, "name": "ab", "seed": 1, "model": {"preset": "nano", **nano}, "arms": {"a": {},
         "b": {"model": {"preset": "nano", **nano, "dropout": 0.1}}, "c": {"model": nano, "seed": 1},
@@ -214,10 +214,10 @@ def test_dry_run_tells_of_an_arm_what_differs(spec, path):
             "arms": [{"arm": name, "spec_sha256": "aa" * 32, "check": {}} for name in "abcd"]}
     with FakeDaemon(path, **{"dry-run": dry_run}):
         text = ctl("submit", spec, "--dry-run", path=path).stdout
-    told = {part[0]: part.splitlines()[1:] for part in text.split("\narm ")[1:]}
-    assert [line.strip() for line in told["b"] if line.strip()] == ["differs from a:", 'model.preset "custom", not "nano"', "model.dropout 0.1, not 0"]
-    assert [line.strip() for line in told["c"] if line.strip()] == ["the same as a"]
-    differences = [line.strip() for line in told["d"] if line.strip()]
+    printed = {part[0]: part.splitlines()[1:] for part in text.split("\narm ")[1:]}
+    assert [line.strip() for line in printed["b"] if line.strip()] == ["differs from a:", 'model.preset "custom", not "nano"', "model.dropout 0.1, not 0"]
+    assert [line.strip() for line in printed["c"] if line.strip()] == ["the same as a"]
+    differences = [line.strip() for line in printed["d"] if line.strip()]
     assert differences[0] == "differs from a:" and 'scheduler.type "WarmupLR", not "Constant"' in differences
     assert f"seed {2**53 - 1}, not 1" in differences and "scheduler.params.warmup_min_lr 0, not absent" in differences
 

@@ -285,7 +285,7 @@ def test_a_loss_that_is_not_finite(world, folders):
         segment = ranks.start(diverging, directory)
         _, failed = ranks[0].wait("segment.done", "segment.failed", segment=segment)
         assert failed["reason"] in ("nonfinite_loss", "nonfinite_gradient") and not failed["poisoned"]
-        assert (directory / "training_metrics.json").exists(), "told before its files were written"
+        assert (directory / "training_metrics.json").exists(), "reported before its files were written"
         ranks.train(spec(world), folders())
         for rank in ranks.ranks[1:]:
             rank.drain()

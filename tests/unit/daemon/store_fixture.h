@@ -29,7 +29,7 @@ void store_fixture_limit(rlim_t bytes);
 /* Opened, not started. */
 struct store *store_fixture_open(const struct store_fixture *f);
 
-/* What a callback was told; called counts. */
+/* The arguments of a callback; called counts. */
 struct store_outcome {
 	int called, rc;
 	json_t *result;

@@ -229,7 +229,7 @@ static int sleep_work(struct store_job *job, struct sqlite3 *db)
 	return 0;
 }
 
-/* A thread that is busy with one thing for too long is failing until it goes on. */
+/* A thread that is busy with one job for too long is failing until it continues. */
 static void test_silent_thread(void **state)
 {
 	struct store_fixture *f = *state;
@@ -251,7 +251,7 @@ static void test_silent_thread(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
-/* A job of which the fault is its own says nothing of the disk. */
+/* A job with a fault of its own does not affect the store's condition. */
 static void test_own_fault_is_no_failure(void **state)
 {
 	struct store_fixture *f = *state;

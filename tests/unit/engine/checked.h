@@ -15,7 +15,7 @@ extern json_t *checked_errors, *checked;
 int checked_setup(void **state);
 int checked_teardown(void **state);
 
-/* The file anew: n tokens below 257, the last one id. */
+/* Writes the file again: n tokens below 257, the last one id. */
 void checked_write_tokens(int64_t n, uint16_t id);
 struct spec_config checked_config(void);
 

@@ -7,7 +7,7 @@
 struct golden_record {
 	char name[96];
 	int64_t n;
-	double *values; /* whatever they were stored as */
+	double *values; /* in any stored type */
 };
 struct golden {
 	int64_t n;

@@ -98,7 +98,7 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	return status;
 }
 
-/* One look: whether the rank has ended. *stopped when a signal made it stand still. */
+/* Checks once whether the rank has ended. *stopped if a signal has stopped it. */
 static bool look_at_rank(pid_t pid, int *exit_status, bool *stopped)
 {
 	int status;

@@ -51,7 +51,7 @@ int ranks_run(const struct ranks_options *options, struct ranks_end *end);
 /*
  * The same of ranks that are to end well, with limits that only a rank that hangs reaches. 0: all
  * ended with status 0, and the first bytes of what they share are in out (NULL with 0 bytes).
- * Otherwise not 0, and stderr has been told.
+ * Otherwise not 0, with a message on stderr.
  */
 int ranks_run_well(int world, int (*fn)(struct ranks_self *), const void *arg, void *out,
 	size_t out_bytes);

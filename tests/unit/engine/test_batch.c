@@ -128,7 +128,7 @@ static void test_ahead_lasts_over_a_validation(void **state)
 	expect(f, &f->train, 6);
 }
 
-/* Its failure is told by the read that needs it, which tries again. */
+/* Its failure is reported by the read that needs it, which tries again. */
 static void test_failure_is_told_when_needed(void **state)
 {
 	struct fixture *f = *state;

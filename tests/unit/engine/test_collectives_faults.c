@@ -24,7 +24,7 @@ static const int64_t second_ns = 1000 * 1000 * 1000;
 static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;
 enum { TEXT_BYTES = RANKS_TEXT_BYTES };
 
-/* ---- a rank that stands still ---- */
+/* ---- a rank that is stopped ---- */
 
 static int one_stands_still(struct ranks_self *self)
 {
@@ -66,9 +66,7 @@ static void test_timeout(void **state)
 		assert_memory_equal(ranks_error_of(&end, r), text, strlen(text));
 }
 
-/*
- * The communication stream stands still on one rank: what the caller issues after it must not hang.
- */
+/* The communication stream is blocked on one rank: later calls of the caller must not hang. */
 static void hold(void *arg)
 {
 	while (!atomic_load((atomic_bool *)arg))
@@ -278,7 +276,7 @@ static void test_disagreement(void **state)
 
 			assert_int_equal(end.exit_status[r], 0);
 			named += cause;
-			/* over tcp the end of the others may overtake what they told */
+			/* over tcp the end of the others may overtake their report */
 			if (!cause &&
 				(ranks_shared_memory() ||
 					strncmp(ranks_error_of(&end, r), "rank ", 5) != 0))

@@ -385,7 +385,7 @@ static void test_file_changed_under_a_run(void **state)
 
 /* ---- order ---- */
 
-/* B7: one epoch over the ranks visits each sequence once, whatever the world and the micro-batch */
+/* B7: one epoch over the ranks visits each sequence once, for any world and micro-batch */
 static void test_epoch_over_ranks(void **state)
 {
 	static const struct {
@@ -465,7 +465,7 @@ static void test_synthetic(void **state)
 			follows[inputs[i]] = targets[i] + 1;
 		}
 	}
-	assert_true(predicted * 2 > total); /* the token before tells most of the next */
+	assert_true(predicted * 2 > total); /* the token before predicts most of the next */
 	assert_true(predicted < total);
 
 	assert_int_equal(dataset_open(&e, &c, true, error, sizeof(error)), 0);

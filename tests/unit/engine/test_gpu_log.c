@@ -88,7 +88,7 @@ static void a_segment(void **state)
 	gpu_log_begin(log);
 	nanosleep(&nap, NULL);
 	gpu_log_end(log, &samples);
-	assert_true(samples.n >= 2); /* the first and the last, whatever the time between */
+	assert_true(samples.n >= 2); /* the first and the last, at any distance */
 	assert_int_equal(samples.dropped, 0);
 	gpu_log_summarise(gpu_log_device(log), &samples, &sum);
 	assert_int_equal(sum.samples, samples.n);
@@ -112,7 +112,7 @@ static void a_segment(void **state)
 	gpu_log_destroy(NULL);
 }
 
-/* Each sample with the GPU it is of, whoever took more of them, in the order of their times. */
+/* Each sample with its GPU, in the order of their times, with any number of samples per rank. */
 static void of_several_ranks(void **state)
 {
 	static const struct nvml_device devices[] = {
@@ -138,7 +138,7 @@ static void of_several_ranks(void **state)
 	free(text);
 }
 
-/* The peak, wherever it lies; a sample of which the driver does not tell is none. */
+/* The peak, at any position; a sample without a value does not count. */
 static void most_memory(void **state)
 {
 	struct gpu_log_sample sample[] = {{.s.used_bytes = 3}, {.s.used_bytes = (int64_t)1 << 40},

@@ -91,7 +91,9 @@ static void what_was_sent_arrives_before_the_end(void **state)
 	close(peer);
 }
 
-/* A reader that stands still holds nobody up; what may be lost is, what may not be comes. */
+/*
+ * A reader that is stopped blocks nobody; messages that may be lost are dropped, and others arrive.
+ */
 static void a_reader_that_stands_still(void **state)
 {
 	enum { MESSAGES = 200000 };

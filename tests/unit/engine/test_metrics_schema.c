@@ -238,7 +238,7 @@ static void remove_counts(const char *root, int package)
 	rmdir(path);
 }
 
-/* Two packages, of which the second one's counter wraps. */
+/* Two packages; the second one's counter wraps. */
 static void test_energy(void **state)
 {
 	struct metrics_fixture *f = *state;

@@ -285,7 +285,7 @@ static void gradients_match_torch(void **state)
 	check_gradients(false, SPEC_GELU_EXACT);
 }
 
-/* The first pass of a step gives what it gives onto zeros, whatever the tensors held. */
+/* The first pass of a step gives the same result with any content of the tensors as with zeros. */
 static void first_pass_takes_no_account_of_what_was(void **state)
 {
 	for (int tied = 0; tied < 2; tied++) {

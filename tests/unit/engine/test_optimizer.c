@@ -61,7 +61,7 @@ static void *take(const struct fixture *f, int64_t elems)
 	return memory;
 }
 
-/* In two pieces, of which the first ends within a tensor. */
+/* In two pieces; the first ends within a tensor. */
 static void put_values(const struct fixture *f, struct optimizer *o)
 {
 	const int64_t n = f->arena.param_elems, half = n / 2 + 3;

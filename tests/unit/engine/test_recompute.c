@@ -254,8 +254,8 @@ static void run_alone(int (*fn)(struct ranks_self *self))
 
 /* ---- a device with less memory ---- */
 
-static int64_t free_bytes; /* 0: as it is */
-static int64_t all_bytes;  /* not 0: of which what is_held holds is not free */
+static int64_t free_bytes; /* 0: unchanged */
+static int64_t all_bytes;  /* not 0: the part of it that is_held holds is not free */
 static const struct warm *is_held;
 static int64_t joining_bytes;  /* that a group of ranks takes */
 static int64_t choosing_bytes; /* not 0: it chooses algorithms, which takes so much */

@@ -73,7 +73,7 @@ static void read_as_written(void **state)
 	free(text);
 }
 
-/* One set of choices has one text, whatever the order in which they were made. */
+/* One set of choices has one text, in any order of choices. */
 static void order_does_not_matter(void **state)
 {
 	struct k_choice choices[CHOICES], turned[CHOICES];

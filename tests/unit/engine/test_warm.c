@@ -19,7 +19,7 @@ static void work(void *arg)
 	nanosleep(&time, NULL);
 }
 
-/* Of a process of its own, since what goes on in a thread keeps its memory. */
+/* In a separate process, because a running thread keeps its memory. */
 static int destroy(int64_t work_ns, int64_t limit_ns)
 {
 	const struct warm_options options = {.rank = 0, .world = 1, .threads = 1};

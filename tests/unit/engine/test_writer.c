@@ -1,6 +1,6 @@
 /*
- * The writer with a disk that stands still: nothing is lost, the caller is held before it asks for
- * more work, and what it waits for is said.
+ * The writer with a disk that does not answer: nothing is lost, the caller waits before it requests
+ * more work, and the log says why.
  */
 #include <setjmp.h>
 #include <pthread.h>

@@ -13,8 +13,8 @@ struct spec_config tiny_config(int world, int64_t accumulation, int64_t micro_ba
 int tiny_warm(struct warm *w, struct ranks_self *self);
 
 /*
- * A training of the ranks of group (NULL: alone) and its data: 0, or a negative errno that stderr
- * was told, with nothing to be closed. config outlives it.
+ * A training of the ranks of group (NULL: alone) and its data: 0, or a negative errno after a
+ * message on stderr, and then nothing needs closing. config outlives it.
  */
 int tiny_open(struct training *t, struct dataset *data, struct warm *w,
 	struct collectives_group *group, const struct spec_config *config);

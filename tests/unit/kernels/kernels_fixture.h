@@ -39,7 +39,7 @@ int fixture_teardown(void **state); /* fails the test when the context has an er
 #define fixture_run(tests) fixture_run_group(#tests, tests, sizeof(tests) / sizeof(tests)[0])
 int fixture_run_group(const char *name, const struct CMUnitTest *tests, size_t n);
 
-/* The random numbers below start anew. */
+/* The random numbers below start again. */
 void fixture_restart(void);
 
 /* Uniform in -by..by, the same values in every run; freed by fixture_teardown, as all below. */

@@ -179,7 +179,7 @@ static void prepare_clips_once(void **state)
 	assert_true(step.grad_norm == 0 && step.grad_mul == 1);
 }
 
-/* Clipping is decided on unscaled gradients, whatever they were multiplied with. */
+/* Clipping is decided on unscaled gradients, for any scale. */
 static void prepare_unscales_first(void **state)
 {
 	const double scales[] = {1, 1024, 65536};

@@ -324,7 +324,7 @@ static void count_chunk(void *arg, int64_t chunk, void *scratch)
 	assert_int_equal(*(int64_t *)scratch, chunk);
 }
 
-/* Every chunk once, whatever the number of threads and whether they sleep in between. */
+/* Every chunk runs once, with any number of threads and with or without sleep in between. */
 static void pool_runs_each_chunk_once(void **state)
 {
 	static atomic_int counts[97];

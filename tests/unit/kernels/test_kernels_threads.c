@@ -15,7 +15,7 @@ struct outputs {
 
 typedef void operation(struct k_stream *s, struct outputs *out);
 
-/* Inputs are the same whenever an operation is called: the fixture's numbers start anew. */
+/* Inputs are the same whenever an operation is called: the fixture's numbers start again. */
 static k_real *input(int64_t n, double by)
 {
 	return fixture_device(fixture_random(n, by), n);

@@ -345,7 +345,7 @@ static void test_an_arm_that_failed(void **state)
 	json_decref(out);
 }
 
-/* Blocks stand without an arm that failed; nothing is compared with that arm. */
+/* Blocks count without an arm that failed; nothing is compared with that arm. */
 static void test_a_baseline_that_failed(void **state)
 {
 	const struct change change = {.arm = "b", .state = "failed"};

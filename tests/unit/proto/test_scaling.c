@@ -174,7 +174,7 @@ static void test_measured_computation(void **state)
 	}
 }
 
-/* The experiment of bucket sizes on four H200: each measured step lies within its bars. */
+/* The experiment of bucket sizes on four H200: each measured step is within its bars. */
 static void test_measured_buckets(void **state)
 {
 	static const struct {

@@ -57,7 +57,7 @@ static void read_option(struct golden *c, char *line)
 		printf("# %s: no such option: %s\n", c->name, line);
 }
 
-/* %NN and %{N*c} as what they stand for. */
+/* Expands %NN and %{N*c}. */
 static void unescape(struct golden *c)
 {
 	char *text = NULL;
