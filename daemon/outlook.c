@@ -71,6 +71,16 @@ static void why_engines(const struct daemon *d, char why[WHY_BYTES])
 			reason[0] ? ", " : "", reason);
 }
 
+/* What to start gpt2d with. */
+static const char *more_ranks(const struct daemon *d, const struct run *run, char out[64])
+{
+	if (d->settings->nodes > 1)
+		snprintf(out, 64, "more nodes or with more ranks on each");
+	else
+		snprintf(out, 64, "--ranks %lld", (long long)run->gpus);
+	return out;
+}
+
 /* before: the queued run before this one, NULL for the head of the queue. */
 static void why_waits(const struct daemon *d, const struct run *run, const struct run *before,
 	char why[WHY_BYTES])
@@ -80,15 +90,14 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	const bool room = held != NULL && held == hold_reason(d->holds, HOLD_ROOM);
 	double left = left_s(d);
 	struct store_failure failure;
-	char text[DURATION_BYTES];
+	char text[DURATION_BYTES], more[64];
 
 	if (held != NULL && !room)
 		snprintf(why, WHY_BYTES, "%s", held);
 	else if (!queue_fits(d->queue, run))
-		say(why, WAITING_RANKS,
-			"it trains on %lld, gpt2d has %lld; start it with --ranks %lld",
+		say(why, WAITING_RANKS, "it trains on %lld, gpt2d has %lld; start it with %s",
 			(long long)run->gpus, (long long)settings_world(d->settings),
-			(long long)run->gpus);
+			more_ranks(d, run, more));
 	else if (store_failure(d->store, &failure))
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
