@@ -55,7 +55,8 @@ def test_data_that_is_replaced_between_segments(daemon, tmp_path):
         end = event["params"]
         failed = [s for s in c.call("show", id=id)["segments"] if s["state"] == "failed"]
         assert end["state"] == "failed"
-        assert end["reason"].startswith(f"data: rank 0: {files['two']}: not the file of the run's first segments: 16000 bytes")
+        assert end["reason"].startswith(f"arm_failed: two: data: rank 0: {files['two']}: not the file of the run's first "
+            "segments: 16000 bytes")
         assert [segment["arm"] for segment in failed] == ["two"]
         shown_done(c, c.submit(short))  # each run has its own
 
