@@ -3,7 +3,7 @@
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/vec.h"
 
-/* A chunk is so many owned elements, counted over the ranges as if they were one. */
+/* A chunk is so many owned elements, counted across all ranges. */
 enum { CHUNK_ELEMS = 1 << 15 };
 
 struct adamw {
@@ -20,8 +20,8 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /*
- * Elements [first, end) of the arena, the first of which is element compact of m and v: cut where
- * weight decay begins and ends.
+ * Elements [first, end) of the arena; first is element compact of m and v. Splits them where weight
+ * decay begins and ends.
  */
 static void update(const struct adamw *w, int64_t first, int64_t end, int64_t compact)
 {

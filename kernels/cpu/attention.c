@@ -7,10 +7,9 @@
 #include "kernels/cpu/stream.h"
 
 /*
- * Queries are taken a block of rows at a time against all keys up to the block's last row, so a
- * thread holds block x T scores (backward: twice) and nothing is T x T. Probabilities are made
- * again in backward from the log-sum-exp (Dao et al., arXiv:2205.14135). Dropout element:
- * ((b*NH + h)*T + query)*T + key.
+ * A block of queries is computed against all keys up to its last row, so a thread holds block x T
+ * scores (backward: twice) and nothing is T x T. Backward recomputes probabilities from the
+ * log-sum-exp (Dao et al., arXiv:2205.14135). Dropout element: ((b*NH + h)*T + query)*T + key.
  */
 enum { BLOCK_MAX = 64, BLOCK_SHORT = 32, T_SHORT = 128 };
 
@@ -22,7 +21,7 @@ struct attention {
 	int64_t B, T, NH, HS;
 	k_real scale;
 	struct k_dropout drop;
-	int64_t block; /* rows: few for a short T, where more would be above the diagonal */
+	int64_t block; /* rows: few for a short T, so that few are above the diagonal */
 };
 
 static void set_block(struct attention *a)
@@ -140,8 +139,8 @@ void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void 
 }
 
 /*
- * In prob: scores on entry, on return what multiplied the values (dropout applied). In dprob:
- * gradient of that on entry, gradient of the unscaled scores on return.
+ * prob: scores on entry, the values' weights (after dropout) on return. dprob: the weights'
+ * gradient on entry, the unscaled scores' gradient on return.
  */
 static void backward_row(const struct attention *a, const struct head *h, k_real *prob,
 	k_real *dprob, int64_t query, k_real *mask)
@@ -160,9 +159,7 @@ static void backward_row(const struct attention *a, const struct head *h, k_real
 		a->vec->mul(prob, prob, mask, keys);
 }
 
-/*
- * What multiplied the values, and the gradient of the scores, of queries first .. first + rows - 1.
- */
+/* The values' weights and the scores' gradients of queries first .. first + rows - 1. */
 static void backward_scores(const struct attention *a, const struct head *h, k_real *prob,
 	k_real *dprob, int64_t first, int64_t rows)
 {
@@ -184,8 +181,8 @@ static void backward_scores(const struct attention *a, const struct head *h, k_r
 }
 
 /*
- * Blocks go from the last to the first: the last one reaches every key and writes dk and dv, the
- * others add to them.
+ * Blocks run from last to first: the last one reaches every key and writes dk and dv, the others
+ * add to them.
  */
 static void backward_head(void *arg, int64_t chunk, void *scratch)
 {
@@ -243,5 +240,5 @@ bool k_attention_backward(struct k_stream *s, void *dqkv, void *dbias, const voi
 		.drop = dropout_copy(drop)};
 
 	stream_submit(s, "k_attention_backward", run_backward, &a, sizeof a);
-	return false; /* the layer sums the columns beside its product, at no pass of its own */
+	return false; /* the layer sums the columns beside its product, without an extra pass */
 }

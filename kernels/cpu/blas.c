@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* What OpenBLAS adds for itself, and what other threads of the process ask for meanwhile. */
+/* Room for OpenBLAS's own additions and for other threads' allocations meanwhile. */
 enum { EXTRA_BYTES = 1 << 23 };
 static const size_t buffer_bytes = ((size_t)BLAS_BUFFER_MIB << 20) + EXTRA_BYTES;
 
-/* OpenBLAS's own, in no header of it; a build that hides them maps its buffers later. */
+/* OpenBLAS's, in no header; a build that hides them maps its buffers later. */
 void *blas_memory_alloc(int use) __attribute__((weak));
 void blas_memory_free(void *buffer) __attribute__((weak));
 
-/* Whether the system would give n buffers. One by one: a single large mapping may be refused. */
+/* Whether n buffers can be mapped. One by one: the system may refuse a single large mapping. */
 static bool would_be_given(void **buffers, int n)
 {
 	int given = 0;

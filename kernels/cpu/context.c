@@ -17,7 +17,7 @@
 #define CONTEXT_DTYPE K_FP32
 #endif
 
-/* The value of "key : value" in a file of /proc; false when it is not there. */
+/* The value of "key : value" in a file of /proc; false when missing. */
 static bool proc_value(const char *path, const char *key, char *value, size_t bytes)
 {
 	FILE *file = fopen(path, "re");
@@ -61,7 +61,7 @@ static void describe(struct k_context *ctx)
 		openblas_get_corename());
 }
 
-/* Which limit refuses address space: that of all of it where both are set. */
+/* The limit that refuses address space: the total one if both are set. */
 static const char *limit_name(void)
 {
 	struct rlimit all, data;
@@ -82,7 +82,7 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	rc = pool_create(options->threads, &ctx->pool);
 	if (rc < 0)
 		goto no_pool;
-	/* The pool's threads call BLAS side by side: BLAS itself must not start threads. */
+	/* The pool's threads call BLAS in parallel: BLAS itself must not start threads. */
 	openblas_set_num_threads(1);
 	rc = blas_reserve(options->threads);
 	if (rc < 0) {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/vec.h"
 
-/* PIECE: sums are kept in double from piece to piece. */
+/* PIECE: sums across pieces are in double. */
 enum { CHUNK_ROWS = 4, PIECE = 2048 };
 
 struct cross_entropy {
@@ -18,7 +18,7 @@ struct cross_entropy {
 	const double *times;
 };
 
-/* The row stays in the cache over its passes: largest, exponentials and their sum, gradient. */
+/* The row stays in the cache for its passes: maximum, exponentials and their sum, gradient. */
 static void do_row(const struct cross_entropy *a, int64_t r)
 {
 	const struct vec *vec = a->ctx->vec;

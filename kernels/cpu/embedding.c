@@ -1,7 +1,7 @@
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/stream.h"
 
-/* Forward is cut into rows, backward into stripes of columns: each sum then has one order. */
+/* Forward is split by rows, backward by stripes of columns: each sum then has one order. */
 enum { CHUNK_ROWS = 16, STRIPE = 64 };
 
 struct embedding {
@@ -83,7 +83,7 @@ static int run_backward(struct k_stream *s, const void *args)
 	return 0;
 }
 
-/* Rows are gone through as they stand. */
+/* Backward takes rows unsorted. */
 void k_token_order(struct k_stream *s, int32_t *order, const int32_t *tokens, int64_t R)
 {
 }

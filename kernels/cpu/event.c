@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/stream.h"
 
-/* Records are numbered: a wait is for the last one issued when the wait was. */
+/* Records are numbered: a wait is for the last record issued before it. */
 struct k_event {
 	struct k_context *ctx;
 	pthread_mutex_t lock;

@@ -11,7 +11,7 @@ double k_exact_value(const struct k_exact_sum *sum)
 	double value = 0;
 	int64_t carry = 0;
 
-	/* Carries are passed on first; from the lowest limb up each addition rounds once. */
+	/* Carries first; then each addition, from the lowest limb up, rounds once. */
 	for (int i = 0; i < K_EXACT_LIMBS; i++) {
 		int64_t limb = sum->limb[i] + carry;
 
@@ -75,7 +75,7 @@ struct squares {
 	int64_t n;
 };
 
-/* Whole numbers are added, so the order in which threads get here does not matter. */
+/* Integer additions: the order of the threads does not matter. */
 static void squares_chunk(void *arg, int64_t chunk, void *scratch)
 {
 	const struct squares *a = arg;

@@ -39,7 +39,7 @@ void k_fill(struct k_stream *s, k_real *out, int64_t n, double value)
 	stream_submit(s, "k_fill", run_fill, &a, sizeof a);
 }
 
-/* Compute type and k_real are the same here: a copy. */
+/* Compute type and k_real are equal here: a copy. */
 void k_cast(struct k_stream *s, void *out, const k_real *in, int64_t n)
 {
 	struct fill a = {out, in, n, 0};

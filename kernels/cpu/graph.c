@@ -1,6 +1,6 @@
 #include "kernels/kernels.h"
 
-/* The CPU launches eagerly: never a graph, and what stands between begin and end has run. */
+/* The CPU launches eagerly: no graphs; work between begin and end has already run. */
 
 int k_graph_begin(struct k_stream *s)
 {

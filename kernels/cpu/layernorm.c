@@ -88,7 +88,7 @@ struct backward {
 	k_real *partial; /* (blocks, 3, C): each block's dweight, dbias and dsum */
 	const k_real *add, *dout, *inp, *weight, *mean, *rstd;
 	int64_t R, C;
-	int64_t rows; /* of a block: from R alone, so that sums have one order */
+	int64_t rows; /* per block: from R alone, so that sums have one order */
 };
 
 static void backward_chunk(void *arg, int64_t chunk, void *scratch)

@@ -3,14 +3,13 @@
 #include "kernels/cpu/vec.h"
 
 /*
- * A matrix product is cut into tiles of the result; each is one call of BLAS and then its epilogue
- * while the tile is in the cache. The cut depends on the shape alone. Large tiles keep BLAS near
- * its peak (512 x 768 within 2%, 512 x 128 within 8%); smaller ones give every thread something to
- * do.
+ * A matrix product is split into tiles of the result; each is one call of BLAS and its epilogue
+ * while the tile is in the cache. The split depends only on the shape. Large tiles keep BLAS near
+ * its peak (512 x 768 within 2%, 512 x 128 within 8%); smaller ones give every thread some work.
  */
 struct tiles {
-	int64_t rows, cols;     /* of a tile */
-	int64_t across, number; /* tiles side by side; in all */
+	int64_t rows, cols;     /* per tile */
+	int64_t across, number; /* tiles per row; in all */
 };
 
 enum { TILE_ROWS_MAX = 512, TILE_COLS_MAX = 768, TILE_MIN = 64, TILES_WANTED = 8 };
@@ -25,7 +24,7 @@ static int64_t at_most(int64_t x, int64_t limit)
 	return x < limit ? x : limit;
 }
 
-/* Halves the longer side until there are enough tiles or they are as small as they may be. */
+/* Halves the longer side until there are enough tiles or they have the minimum size. */
 static struct tiles cut(int64_t rows, int64_t cols, int64_t wanted)
 {
 	struct tiles t = {
@@ -117,7 +116,7 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
 	submit_forward(s, "k_linear_gelu_forward", out, pre, inp, weight, bias, R, C, OC, gelu);
 }
 
-/* The tiles of the product, so that an element is met by the same instructions as before. */
+/* With the product's tiles, so that the same instructions compute each element. */
 static void gelu_tile(void *arg, int64_t chunk, void *scratch)
 {
 	const struct forward *a = arg;
@@ -157,7 +156,7 @@ struct backward {
 	const k_real *pre; /* NULL: no GELU before this layer */
 	int64_t R, C, OC;
 	enum k_gelu gelu;
-	bool first; /* nothing is in dweight that this is added to */
+	bool first; /* dweight holds nothing yet */
 	struct tiles dinp_tiles, dweight_tiles;
 };
 

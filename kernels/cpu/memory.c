@@ -33,7 +33,7 @@ void k_free_host(struct k_context *ctx, void *memory)
 	k_free(ctx, memory);
 }
 
-/* ---- copies and zeros, cut into pieces so that a compute stream uses all its threads ---- */
+/* ---- copies and zeros, in pieces so that a compute stream uses all its threads ---- */
 
 enum { PIECE_BYTES = 1 << 18 };
 

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 
 /*
- * The state word: a generation, how many threads may take part, whether the run is closed to
- * newcomers, and how many helpers are inside. One word, so that entering and closing cannot miss
- * each other.
+ * The state word: a generation, how many threads may take part, whether the run is closed to new
+ * ones, and how many helpers are inside. One word, so that entering and closing cannot race.
  */
 #define STATE_INSIDE        UINT64_C(0xffff)
 #define STATE_CLOSED        (UINT64_C(1) << 16)
@@ -94,7 +93,7 @@ static bool is_news(struct pool *pool, uint64_t word, uint32_t seen)
 	return STATE_GENERATION(word) != seen || atomic_load(&pool->stop);
 }
 
-/* Returns a state word of another generation than seen (or any word once the pool stops). */
+/* Returns a state word with a generation other than seen's (or any once the pool stops). */
 static uint64_t wait_for_news(struct pool *pool, uint32_t seen)
 {
 	uint64_t word;
@@ -117,7 +116,7 @@ static uint64_t wait_for_news(struct pool *pool, uint32_t seen)
 	return word;
 }
 
-/* Enter the run of this word unless it is closed by now. */
+/* Enters the run of this word unless it is already closed. */
 static bool enter(struct pool *pool, uint64_t word)
 {
 	uint32_t generation = STATE_GENERATION(word);
@@ -169,7 +168,7 @@ static void stop_workers(struct pool *pool, int started)
 		pthread_join(pool->workers[i].thread, NULL);
 }
 
-/* Signals are the main thread's business: the workers start with all of them blocked. */
+/* The main thread handles signals: the workers start with all of them blocked. */
 static int start_workers(struct pool *pool)
 {
 	sigset_t all, before;

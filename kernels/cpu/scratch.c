@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/stream.h"
 
-enum { ALIGN_BYTES = 64 }; /* what a thread has is a multiple of */
+enum { ALIGN_BYTES = 64 }; /* of each thread's memory */
 
 int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS])

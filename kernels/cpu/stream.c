@@ -13,7 +13,7 @@ struct entry {
 	const char *name;
 	stream_fn *fn;
 	bool always;
-	void *args_heap; /* when they do not fit below */
+	void *args_heap; /* if too large for args */
 	_Alignas(16) unsigned char args[ARGS_INLINE_BYTES];
 };
 

@@ -4,7 +4,7 @@
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/vec.h"
 
-/* PIECE elements stay in the first-level cache while source after source is added. */
+/* PIECE elements stay in the first-level cache while all sources are added. */
 enum { CHUNK_ELEMS = 1 << 16, PIECE = 1 << 11 };
 
 struct sum {
@@ -26,7 +26,7 @@ static void sum_chunk(void *arg, int64_t chunk, void *scratch)
 		int64_t n = end - i < PIECE ? end - i : PIECE;
 		const k_real *so_far = a->srcs[0] + i;
 
-		/* dst may be any of the sources: it is written last */
+		/* dst may be any of the sources: write it last */
 		for (int k = 1; k + 1 < a->count; k++) {
 			a->vec->add(total, so_far, a->srcs[k] + i, n);
 			so_far = total;

@@ -10,8 +10,8 @@ static inline k_real root(k_real x)
 }
 
 /*
- * No fused multiply-add here: an element's update has the same bits on every processor, and
- * wherever the slices of a bucket plan begin and end.
+ * No fused multiply-add here: an element's update has the same bits on every processor and for any
+ * slices of a bucket plan.
  */
 void vec_adamw(k_real *master, k_real *params, k_real *m, k_real *v, const k_real *grads, int64_t n,
 	const struct vec_adamw_args *args)

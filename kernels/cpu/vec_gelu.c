@@ -7,7 +7,7 @@ static const k_real inv_root_2pi = (k_real)0.3989422804014327;
 
 /*
  * Both are x*P(x). tanh form: (1 + tanh u)/2 = 1/(1 + exp(-2u)), u = sqrt(2/pi)(x + 0.044715 x^3).
- * Exact form: P(x) = (1 + erf(x/sqrt 2))/2. x is held to +-15 inside, where P is 0 or 1 already, so
+ * Exact form: P(x) = (1 + erf(x/sqrt 2))/2. x is clamped to +-15, where P is already 0 or 1, so
  * that nothing overflows.
  */
 static inline k_real held(k_real x)

@@ -2,9 +2,7 @@
 
 #include "kernels/cpu/vec_math.h"
 
-/*
- * Elements are made in whole blocks, from a multiple of BLOCK on: how a range is cut cannot matter.
- */
+/* Elements are drawn in whole blocks, from multiples of BLOCK: a range's split has no effect. */
 enum { COUNTERS = VEC_PHILOX_WORDS / 4, BLOCK = VEC_PHILOX_WORDS };
 
 struct words {
@@ -51,7 +49,7 @@ void vec_philox(uint32_t words[VEC_PHILOX_WORDS], struct vec_key key, uint64_t c
 
 typedef void make_block(k_real *block, struct vec_key key, uint64_t counter, double a, double b);
 
-/* Elements first .. first+n-1 out of the blocks they lie in. */
+/* Elements first .. first+n-1 from their blocks. */
 static void cut(k_real *out, int64_t n, struct vec_key key, int64_t first, make_block *make,
 	double a, double b)
 {
@@ -68,7 +66,7 @@ static void cut(k_real *out, int64_t n, struct vec_key key, int64_t first, make_
 	}
 }
 
-/* p is compared as a whole number of 2^-32: kept with probability 1 - p to that precision. */
+/* p is compared in units of 2^-32: kept with probability 1 - p to that precision. */
 static void make_mask(k_real *block, struct vec_key key, uint64_t counter, double p, double unused)
 {
 	uint64_t limit = (uint64_t)(p * 4294967296.0);
@@ -89,8 +87,8 @@ void vec_dropout_mask(k_real *mask, int64_t n, struct vec_key key, int64_t first
 }
 
 /*
- * Box-Muller: words 0 and 1 give elements 0 and 1, words 2 and 3 give 2 and 3. The radius is from
- * 23 bits and a half, the angle from 24: what float holds exactly.
+ * Box-Muller: words 0 and 1 give elements 0 and 1, words 2 and 3 give 2 and 3. The radius uses 23
+ * bits and a half, the angle 24: float holds these exactly.
  */
 static void make_normal(
 	k_real *block, struct vec_key key, uint64_t counter, double mean, double std)

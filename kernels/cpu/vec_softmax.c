@@ -5,7 +5,7 @@ static inline k_real larger(k_real a, k_real b)
 	return a > b ? a : b;
 }
 
-/* Lanes by hand: clang keeps a plain loop scalar for the sake of NaN. */
+/* Explicit lanes: clang keeps a plain loop scalar because of NaN. */
 k_real vec_max(const k_real *x, int64_t n)
 {
 	enum { LANES = 32 };

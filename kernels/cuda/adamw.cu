@@ -2,8 +2,8 @@
 #include "kernels/cuda/stream.cuh"
 
 /*
- * One launch whatever the ranges are. They are known to the device alone, so every block reads
- * them, THREADS at a time, numbers their chunks through, and takes every gridDim.x-th chunk.
+ * One launch for any number of ranges. Only the device knows the ranges, so every block reads
+ * THREADS of them at a time, numbers their chunks, and takes every gridDim.x-th chunk.
  */
 enum { THREADS = 256, WIDE = 4, CHUNK_ELEMS = 2 * WIDE * THREADS, DECAYED_KEPT = 256 };
 
@@ -28,13 +28,13 @@ static __device__ struct scalars make_scalars(
 	return x;
 }
 
-/* The parts that weight decay applies to, where they are quickly looked up if they are few. */
+/* The parts with weight decay, where a lookup is fast if they are few. */
 struct decayed {
 	const struct k_range *part;
 	int64_t n;
 };
 
-/* First of them that ends beyond element at. */
+/* The first part that ends beyond element at. */
 static __device__ int64_t find_decayed(const struct decayed &d, int64_t at)
 {
 	int64_t low = 0, high = d.n;
@@ -50,7 +50,7 @@ static __device__ int64_t find_decayed(const struct decayed &d, int64_t at)
 	return low;
 }
 
-/* Every rounding is written out: no fused multiply-add, as in the CPU library. */
+/* Every rounding is explicit: no fused multiply-add, as in the CPU library. */
 static __device__ __forceinline__ void update(
 	float &p, float &m, float &v, float grad, float decay, const struct scalars &x)
 {
@@ -64,11 +64,11 @@ static __device__ __forceinline__ void update(
 }
 
 struct chunk {
-	int64_t arena, compact; /* of its first element */
+	int64_t arena, compact; /* of the first element */
 	int64_t n;
 };
 
-/* MIXED: some of its elements decay and some do not; else all by decay, which may be 0. */
+/* MIXED: only some elements decay; else decay, which may be 0, applies to all. */
 template <typename T, int N, bool MIXED>
 static __device__ void update_chunk(const struct k_adamw &a, const struct decayed &parts,
 	const struct scalars &x, const struct chunk &c, float decay)
@@ -119,11 +119,11 @@ static __device__ void update_any(const struct k_adamw &a, const struct decayed 
 }
 
 struct numbering {
-	int64_t chunks[THREADS], elems[THREADS]; /* up to and including a range */
+	int64_t chunks[THREADS], elems[THREADS]; /* up to and including this range */
 	int64_t first[THREADS];
 };
 
-/* Ranges first .. first+THREADS-1 with running sums; all threads. */
+/* All threads: numbers ranges first .. first+THREADS-1. */
 static __device__ void number(struct numbering *s, const struct k_adamw &a, int64_t first)
 {
 	int i = threadIdx.x;
@@ -146,7 +146,7 @@ static __device__ void number(struct numbering *s, const struct k_adamw &a, int6
 	}
 }
 
-/* Chunk number at of those in s; before: elements of earlier ranges. */
+/* Chunk number at of those in s; before: elements in earlier ranges. */
 static __device__ struct chunk find_chunk(const struct numbering *s, int64_t at, int64_t before)
 {
 	int low = 0, high = THREADS - 1;
@@ -182,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 	if (state->skip)
 		return;
-	if (threadIdx.x == 0) /* powers in double take their time */
+	if (threadIdx.x == 0) /* powers in double are slow */
 		shared = make_scalars(a, state);
 	if (parts.n <= DECAYED_KEPT) {
 		for (int64_t i = threadIdx.x; i < parts.n; i += THREADS)
@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(THREADS)
 		chunks = s.chunks[THREADS - 1];
 		for (; next < chunks; next += gridDim.x) {
 			struct chunk c = find_chunk(&s, next, before);
-			/* the arenas themselves begin at multiples of 256 bytes */
+			/* the arenas begin at multiples of 256 bytes */
 			bool wide = c.arena % WIDE == 0 && c.compact % WIDE == 0 && c.n % WIDE == 0;
 
 			if (wide)

@@ -9,7 +9,7 @@
 
 enum { DELTA_WARPS = 8 };
 
-/* A warp takes one query of one head. */
+/* A warp has one query of one head. */
 template <typename E>
 static __global__ void attention_delta(
 	float *delta, const E *dout, const E *out, int64_t rows, int64_t T, int64_t NH, int64_t HS)
@@ -27,7 +27,7 @@ static __global__ void attention_delta(
 		delta[(b * NH + h) * T + t] = sum;
 }
 
-/* All but the plain way take one head size, and rows that can be read 16 bytes at a time. */
+/* All ways but the plain one need one head size and rows readable 16 bytes at a time. */
 static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 	const void *const *all, int n)
 {
@@ -56,7 +56,7 @@ static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 	return true;
 }
 
-/* K_ATTENTION_BEST: the context asks for a way that cannot be gone, and has failed. */
+/* K_ATTENTION_BEST: the requested way is impossible; the context has failed. */
 static enum k_attention choose(
 	struct k_context *ctx, const char *name, int64_t HS, const void *const *all, int n)
 {
@@ -118,7 +118,7 @@ size_t scratch_attention_part_bytes(
 	return (size_t)(attention_wgmma_sums(B, T) * 3 * C) * sizeof(float);
 }
 
-/* What the ways that need it share: delta, then theirs. */
+/* Backward ways that need delta compute it first. */
 template <typename E, typename F>
 static void backward_with_delta(struct k_stream *s, struct attention<E> a, const E *out, F way)
 {

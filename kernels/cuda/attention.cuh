@@ -1,9 +1,9 @@
 /*
- * attention.cuh: causal attention for the choice made in attention.cu. Six ways lead to the same
- * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits matrix units, Hopper's own, those of
- * sm_80 or those of sm_70, and in 32 bits those of sm_80 or tiles of fp32 arithmetic; and plain
- * fp32 arithmetic for everything else. A backward takes the results of any forward. Dropout
- * element: ((b*NH + h)*T + query)*T + key.
+ * attention.cuh: causal attention for the choice made in attention.cu. Six ways give the same
+ * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits the matrix units of Hopper, sm_80 or
+ * sm_70, and in 32 bits those of sm_80 or tiles of fp32 arithmetic; plain fp32 arithmetic for
+ * everything else. Any backward accepts the results of any forward. Dropout element: ((b*NH + h)*T
+ * + query)*T + key.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_CUH
@@ -15,7 +15,7 @@ enum { ATTENTION_MMA_HS = 64, ATTENTION_MMA_CAPABILITY = 80, ATTENTION_WGMMA_CAP
 enum { ATTENTION_WMMA_CAPABILITY = 70, ATTENTION_WMMA_BF16_CAPABILITY = 80 };
 enum { ATTENTION_TILED_HS = 64, ATTENTION_TILED_CAPABILITY = 80 };
 
-/* Exponentials are taken of base 2. */
+/* Exponentials are of base 2. */
 static const float attention_log2_e = 1.4426950408889634f;
 static const float attention_ln_2 = 0.6931471805599453f;
 
@@ -33,8 +33,8 @@ template <typename E> struct attention {
 };
 
 /*
- * Blocks of tiles of all heads, a head's tiles side by side. Heads go by y and, since there are
- * 65535 of y at most, by z; of the last z some have no head, as attention_head tells.
+ * One block per tile of each head; a head's tiles are neighbours. Heads use y and, since y has at
+ * most 65535, z; at the last z some blocks have no head (see attention_head).
  */
 static inline dim3 attention_grid(int64_t tiles, int64_t heads)
 {
@@ -55,15 +55,15 @@ template <typename E> void attention_mma_forward(struct k_stream *s, const struc
 template <typename E> void attention_mma_backward(struct k_stream *s, const struct attention<E> &a);
 template <typename E>
 void attention_wgmma_forward(struct k_stream *s, const struct attention<E> &a);
-/* Makes what the others take as delta itself; out: the result of forward. */
+/* Unlike the others it computes delta; out: the result of forward. */
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out);
-size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH); /* its scratch memory */
+size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH); /* scratch memory */
 int64_t attention_wgmma_sums(int64_t B, int64_t T); /* rows of sums */
-/* In fp32 and tf32 by the matrix units, as the context's type is. */
+/* By the matrix units, in fp32 or tf32 as the context's type is. */
 void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a);
-/* __nv_bfloat16 on sm_80 and up alone. */
+/* __nv_bfloat16 only on sm_80 and up. */
 template <typename E> void attention_wmma_forward(struct k_stream *s, const struct attention<E> &a);
 template <typename E>
 void attention_wmma_backward(struct k_stream *s, const struct attention<E> &a);

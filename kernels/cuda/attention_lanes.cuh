@@ -1,7 +1,7 @@
 /*
- * attention_lanes.cuh: what attention by mma.sync in 16 bits and in tf32 has in common, and in part
- * Hopper's forward: scores of a warp's 16 rows by 64 columns as accumulators, whose layout stands
- * in mma.cuh. For sm_80 and up; below, what uses it compiles to nothing.
+ * attention_lanes.cuh: shared by attention with mma.sync in 16 bits and tf32, and partly by
+ * Hopper's forward: scores of a warp's 16 rows by 64 columns as accumulators; mma.cuh describes
+ * their layout. For sm_80 and up; for older devices its users compile to nothing.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_LANES_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_LANES_CUH
@@ -13,7 +13,7 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* Of a tile; a block of backward has twice as many threads. */
+/* Threads per tile; a block of backward has twice as many. */
 enum { ATTENTION_QUERIES = 64 };
 
 #if MMA_THERE
@@ -31,12 +31,12 @@ static __device__ __forceinline__ float attention_sum_of_four(float x)
 	return x + __shfl_xor_sync(reduce_all_lanes, x, 2);
 }
 
-/* A lane's part of rows l / 4 and l / 4 + 8: the highest score, in base 2, and its own sum. */
+/* A lane's part of rows l / 4 and l / 4 + 8: maximum score, in base 2, and partial sum. */
 struct attention_rows {
 	float max[2], sum[2];
 };
 
-/* Keys are to come before the row's query; first: the first key's number less the first row's. */
+/* Masks the keys after the row's query; first: the first key less the first row. */
 static __device__ __forceinline__ void attention_hide_later_keys(
 	float (&scores)[8][4], int first, int row)
 {
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void attention_hide_later_keys(
 	}
 }
 
-/* scores become what multiplies the values */
+/* scores become the values' weights */
 static __device__ __forceinline__ void attention_softmax(
 	struct attention_rows &r, float (&out)[8][4], float (&scores)[8][4], float scale)
 {
@@ -96,8 +96,8 @@ static __device__ __forceinline__ void attention_drop_scores(
 }
 
 /*
- * Log-sum-exp (base 2) and delta of 64 queries, by one half of the block each; beyond the last the
- * former is inf, which makes the probability 0.
+ * Log-sum-exp (base 2) and delta of 64 queries, each by half the block; beyond the last query
+ * log-sum-exp is inf, so the probability is 0.
  */
 template <typename E>
 static __device__ __forceinline__ void attention_fetch_queries(

@@ -3,9 +3,9 @@
 #include "kernels/cuda/attention_lanes.cuh"
 
 /*
- * Two kernels, so that every element of the gradient has one owner and one order of additions: one
- * owns 64 keys and goes over the queries from the diagonal on, one owns 64 queries and goes over
- * the keys up to it. Both make the scores again. Of four warps each has 16 rows.
+ * Two kernels, so each gradient element has one owner and one order of additions: one kernel owns
+ * 64 keys and visits the queries from the diagonal on; the other owns 64 queries and visits the
+ * keys up to it. Both recompute the scores. Each of the four warps has 16 rows.
  */
 enum { THREADS = 128, TILE = 64, TILE_BYTES = TILE * MMA_ROW_BYTES, ROW_FLOATS = 2 * TILE };
 
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void load_fragments(uint32_t (&a)[1][4][4], ui
 		mma_load_a(a[0][k], tile, row, k);
 }
 
-/* Scores of keys (rows) by queries become probabilities; diagonal: some keys come too late. */
+/* Scores of keys (rows) by queries become probabilities; diagonal: mask some keys. */
 static __device__ __forceinline__ void turned_softmax(
 	float (&p)[8][4], const float *lse, float scale, int row, bool diagonal)
 {
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void turned_softmax(
 
 #endif
 
-/* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
+/* dk and dv of 64 keys. Scores are transposed: rows are keys, columns queries. */
 template <typename E>
 static __global__ void __launch_bounds__(THREADS)
 	attention_backward_keys_by_units(const __grid_constant__ struct attention<E> a)
@@ -76,7 +76,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 	if (head >= a.B * a.NH)
 		return;
-	/* through the second pair of tiles, which is free until the first is worked on */
+	/* through the second pair of tiles, which is free until the loop prefetches */
 	mma_fetch<TILE, THREADS>(
 		base + 2 * TILE_BYTES, k + first * 3 * C, stride, rows_there(a.T, first));
 	mma_fetch<TILE, THREADS>(
@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(THREADS)
 	uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
 	uint32_t q_fragments[1][4][4], dout_fragments[1][4][4];
 	float dq[1][8][4], lse[2], delta[2];
-	int64_t at = (head * a.T + first + row) * a.T + column; /* of the dropout's elements */
+	int64_t at = (head * a.T + first + row) * a.T + column; /* index of the dropout element */
 
 	if (head >= a.B * a.NH)
 		return;

@@ -3,9 +3,9 @@
 #include "kernels/cuda/attention_lanes.cuh"
 
 /*
- * Four warps, each with UNITS times 16 queries, go over the keys 64 at a time; the next keys and
- * values are fetched meanwhile. Scores stay in registers. Exponentials are of base 2. One unit and
- * four blocks to a multiprocessor were faster than two units and two blocks.
+ * Four warps, each with UNITS times 16 queries, process 64 keys at a time and prefetch the next
+ * keys and values. Scores stay in registers. Exponentials are of base 2. One unit and four blocks
+ * per multiprocessor were faster than two units and two blocks.
  */
 enum { THREADS = 128, BLOCKS = 4, UNITS = 1, ROWS = 64 * UNITS };
 enum { KEYS = 64, TILE_BYTES = KEYS * MMA_ROW_BYTES };
@@ -38,7 +38,7 @@ static __device__ __forceinline__ void finish(struct attention_rows (&u)[UNITS],
 	}
 }
 
-/* Before the first key: nothing is summed up. */
+/* Before the first key: all sums are 0. */
 static __device__ __forceinline__ void begin(
 	struct attention_rows (&u)[UNITS], float (&out)[UNITS][8][4])
 {
@@ -73,7 +73,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	extern __shared__ __align__(128) char memory[];
 	const float scale = a.scale * attention_log2_e;
 	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
-	/* those with most keys go first */
+	/* blocks with most keys go first */
 	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
 	int warp = threadIdx.x / REDUCE_WARP, lane_row = (threadIdx.x & 31) >> 2;
 	int64_t row = first + warp * 16 * UNITS;
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 		__syncthreads();
 		if (t == 0)
 			load_fragments(q_fragments, q_tile, warp);
-		if (here <= row) { /* else all of these keys come after all of the warp's queries */
+		if (here <= row) { /* else all of these keys follow all of the warp's queries */
 			float scores[UNITS][8][4] = {};
 
 			mma_times_rows(scores, q_fragments, k_now, E());

@@ -5,10 +5,9 @@
 #include "kernels/cuda/reduce.cuh"
 
 /*
- * Kept for head sizes that the other versions do not have, and for what is older than they ask. A
- * warp takes one query (backward: one query, then one key) of one head and goes over 32 keys
- * (queries) at a time, a lane each. What it holds of HS elements lies in shared memory; lane l has
- * elements l, l + 32, ...
+ * For head sizes and devices that the other versions do not support. A warp takes one query
+ * (backward: one query, then one key) of one head and processes 32 keys (queries) at a time, one
+ * per lane. Its vectors of HS elements lie in shared memory; lane l has elements l, l + 32, ...
  */
 enum { WARPS = 4 };
 
@@ -44,7 +43,7 @@ template <typename E> static __device__ float dot(const float *x, const E *y, in
 	return sum;
 }
 
-/* acc (HS) = acc * keep + sum over the lanes of weight times their row; rows: how many there are */
+/* acc (HS) = acc * keep + sum over the lanes of weight times their row; rows: their number */
 template <typename E>
 static __device__ void gather(
 	float *acc, float keep, float weight, const E *first, int64_t stride, int rows, int64_t HS)
@@ -117,7 +116,7 @@ static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 		a.lse_out[p.head * a.T + p.row] = max + logf(sum);
 }
 
-/* Of one query and one key: the probability as it multiplied the value, the score's gradient. */
+/* For one query and one key: the probability after dropout, the score's gradient. */
 struct pair {
 	float weight, dscore;
 };

@@ -5,8 +5,8 @@
 #include "kernels/cuda/stream.cuh"
 
 /*
- * A block has a head. It takes THREADS keys at a time, a thread each, and keeps what they come to
- * so far (HS elements) in shared memory, as forward does (Milakov & Gimelshein, arXiv:1805.02867).
+ * A block computes one head, THREADS keys at a time, one per thread. Like forward, it keeps the
+ * running result (HS elements) in shared memory (Milakov & Gimelshein, arXiv:1805.02867).
  */
 enum { THREADS = 256, SHARED_BYTES_MAX = 40 << 10 };
 
@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(THREADS)
 		top = fmaxf(top, largest(x, shared));
 		keep = expf(before - top);
 		weight = mine ? expf(x - top) : 0;
-		weights[threadIdx.x] = weight; /* all are there once they are summed */
+		weights[threadIdx.x] = weight; /* the sum's barriers publish them */
 		sum = sum * keep +
 			reduce_block_sum(weight, shared);
 		for (int64_t d = threadIdx.x; d < HS; d += THREADS) {

@@ -4,10 +4,10 @@
 #include "kernels/cuda/mma_tf32.cuh"
 
 /*
- * Two kernels, so that every element of the gradient has one owner and one order of additions: one
- * owns 64 keys and goes over the queries from the diagonal on, one owns 64 queries and goes over
- * the keys up to it. Both make the scores again. Of four warps each has 16 rows. What comes next is
- * fetched into a tile as soon as it is free, while the other is worked on.
+ * Two kernels, so each gradient element has one owner and one order of additions: one kernel owns
+ * 64 keys and visits the queries from the diagonal on; the other owns 64 queries and visits the
+ * keys up to it. Both recompute the scores. Each of the four warps has 16 rows. A free tile is
+ * prefetched while the block computes on the other.
  */
 enum { BLOCKS = 3, FINE_BLOCKS = 2, TILES = 4, QUERY_FLOATS = 2 * TILED_SIDE };
 enum { BYTES = (TILES * TILED_FLOATS + QUERY_FLOATS) * (int)sizeof(float) };
@@ -25,9 +25,9 @@ static __device__ __forceinline__ int lane_column()
 }
 
 /*
- * Rows are keys, columns queries: scores become probabilities as they multiplied the values, dprob
- * the scores' gradients. queries: lse, then delta, of the tile's. drops: the dropout's element of
- * the lane's first query and key.
+ * Rows are keys, columns queries: scores become probabilities after dropout, dprob the scores'
+ * gradients. queries: lse, then delta, of the tile's queries. drops: the dropout element of the
+ * lane's first query and key.
  */
 template <bool DROP>
 static __device__ __forceinline__ void gradients_of_keys(float (&scores)[8][4],
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void gradients_of_queries(const float (&scores
 
 #endif
 
-/* dk and dv of 64 keys. Scores are held transposed. */
+/* dk and dv of 64 keys. Scores are transposed. */
 template <bool FINE, bool DROP>
 static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLOCKS)
 	attention_backward_keys_in_tf32(const __grid_constant__ struct attention<float> a)

@@ -4,9 +4,9 @@
 #include "kernels/cuda/mma_tf32.cuh"
 
 /*
- * A block has 64 queries and goes over the keys 64 at a time, with the softmax of those so far; a
- * warp has 16 queries, and scores stay in registers. The next keys are fetched while the values are
- * worked on, and the next values with the scores. Exponentials are of base 2.
+ * A block has 64 queries and processes 64 keys at a time with a running softmax; a warp has 16
+ * queries, and scores stay in registers. The block prefetches the next keys while it uses the
+ * values, and the next values while it uses the scores. Exponentials are of base 2.
  */
 enum { BLOCKS = 4, FINE_BLOCKS = 3, TILES = 3, BYTES = TILES * TILED_FLOATS * (int)sizeof(float) };
 

@@ -1,13 +1,13 @@
 /*
- * attention_tiled.cuh: what the tiled fp32 attention has in common: tiles of 64 rows of 64 floats
- * in shared memory, and products of them in registers by FMA, so that fp32 stays fp32. For sm_80
- * and up, for asynchronous copies; below, what uses it compiles to nothing.
+ * attention_tiled.cuh: shared by the tiled fp32 attention: tiles of 64 rows of 64 floats in shared
+ * memory, and their products in registers by FMA, so that fp32 stays fp32. For sm_80 and up, for
+ * asynchronous copies; for older devices its users compile to nothing.
  *
  * A tile's rows lie 68 floats apart: eight rows at one column are in different banks, and so are
  * the two rows that a warp reads at a time. Of a 64 x 64 product a warp has 16 rows and a lane
- * eight, tiled_row() and every second one from there; its columns are l, l + 16, l + 32, l + 48
+ * eight: tiled_row() and every second row from there. Its columns are l, l + 16, l + 32, l + 48
  * (products with rows) or 4l .. 4l+3 (products with a tile), where l is lane % 16. Rows that only
- * their own warp writes and reads need no barrier of the block.
+ * their own warp accesses need no barrier of the block.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_TILED_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_TILED_CUH
@@ -28,7 +28,7 @@ struct tiled_place {
 	int tile;
 };
 
-/* A block for each tile of each head; bytes: of its shared memory. */
+/* One block per tile of each head; bytes: its shared memory. */
 static inline void tiled_launch(struct k_stream *s, void (*kernel)(const struct attention<float>),
 	const struct attention<float> &a, int bytes)
 {
@@ -76,7 +76,7 @@ static __device__ __forceinline__ int tiled_lane()
 	return (int)(threadIdx.x & 15);
 }
 
-/* A tile from memory, in the background (mma_fetch_end ends it); rows from there on become zero. */
+/* Loads a tile asynchronously (mma_fetch_end ends it); rows from `there` on become zero. */
 static __device__ __forceinline__ void tiled_fetch(
 	float *tile, const float *from, int64_t stride, int there)
 {
@@ -134,7 +134,7 @@ static __device__ __forceinline__ void tiled_add(
 	d[3] = fmaf(x, y.w, d[3]);
 }
 
-/* d += columns from .. to-1 (multiples of 4) of x times those rows of b */
+/* d += columns from .. to-1 (multiples of 4) of x times these rows of b */
 static __device__ __forceinline__ void tiled_times_tile(float (&d)[TILED_ROWS][TILED_COLUMNS],
 	const float *x_tile, const float *b, int from, int to)
 {
@@ -160,7 +160,7 @@ static __device__ __forceinline__ void tiled_times_tile(float (&d)[TILED_ROWS][T
 	}
 }
 
-/* d as a product with rows has it, into the warp's own rows of a tile, for the warp to read */
+/* Writes d of a product with rows to the warp's own rows of a tile; the warp reads them */
 static __device__ __forceinline__ void tiled_put(
 	float *tile, const float (&d)[TILED_ROWS][TILED_COLUMNS])
 {
@@ -176,7 +176,7 @@ static __device__ __forceinline__ void tiled_put(
 	__syncwarp();
 }
 
-/* d as a product with a tile has it, times scale, to memory, where there are so many rows */
+/* Writes d of a product with a tile, times scale, to the existing rows of memory */
 static __device__ __forceinline__ void tiled_store(float *to, int64_t stride,
 	const float (&d)[TILED_ROWS][TILED_COLUMNS], int there, float scale)
 {

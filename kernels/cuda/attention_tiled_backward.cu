@@ -5,17 +5,17 @@
 #include "kernels/cuda/reduce.cuh"
 
 /*
- * Two kernels, so that every element of the gradient has one owner and one order of additions: one
- * owns 64 keys and goes over the queries from the diagonal on, one owns 64 queries and goes over
- * the keys up to it. Both make the scores again. What comes next is fetched into a tile as soon as
- * it is free, while the other is worked on.
+ * Two kernels, so each gradient element has one owner and one order of additions: one kernel owns
+ * 64 keys and visits the queries from the diagonal on; the other owns 64 queries and visits the
+ * keys up to it. Both recompute the scores. A free tile is prefetched while the block computes on
+ * the other.
  */
 enum { BLOCKS = 2, TILES = 5, QUERY_FLOATS = 2 * TILED_SIDE };
 enum { BYTES = (TILES * TILED_FLOATS + QUERY_FLOATS) * (int)sizeof(float) };
 
 #if MMA_THERE
 
-/* Log-sum-exp (base 2) and delta; inf, which makes the probability 0, beyond the last query. */
+/* Log-sum-exp (base 2) and delta; beyond the last query inf, so the probability is 0. */
 static __device__ __forceinline__ float lse_of(
 	const struct attention<float> &a, int64_t head, int64_t query)
 {
@@ -29,9 +29,9 @@ static __device__ __forceinline__ float delta_of(
 }
 
 /*
- * The masks of keys 4m + half and two on (0, 1) of one query and of the query 16 on (2, 3); the
- * other half of the warp has the keys between. at: key 4m of the first query. whole: four keys are
- * one block of words, and each half draws one for both.
+ * The masks of keys 4m + half and 4m + half + 2 of one query (0, 1) and of the query 16 later (2,
+ * 3); the warp's other half has the other keys. at: key 4m of the first query. whole: four keys are
+ * one block of words, and each half draws one block for both.
  */
 static __device__ __forceinline__ void mask_keys(
 	float (&mask)[4], const struct philox_dropout &d, int64_t at, int64_t T, bool whole)
@@ -60,8 +60,8 @@ static __device__ __forceinline__ void mask_keys(
 }
 
 /*
- * Rows are keys, columns queries: scores become probabilities as they multiplied the values, dprob
- * the scores' gradients. queries: lse, then delta, of the tile's.
+ * Rows are keys, columns queries: scores become probabilities after dropout, dprob the scores'
+ * gradients. queries: lse, then delta, of the tile's queries.
  */
 static __device__ __forceinline__ void gradients_of_keys(
 	float (&scores)[TILED_ROWS][TILED_COLUMNS], float (&dprob)[TILED_ROWS][TILED_COLUMNS],
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void gradients_of_queries(
 	}
 }
 
-/* By one half of the block each; seen by all after its next barrier. */
+/* Half the block writes each; the block's next barrier publishes both. */
 static __device__ __forceinline__ void fetch_queries(
 	float *to, const struct attention<float> &a, int64_t head, int64_t first)
 {
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(TILED_THREADS, BLOCKS)
 		int64_t drops = (p.head * a.T + here + tiled_lane()) * a.T + p.first + row16;
 		float scores[TILED_ROWS][TILED_COLUMNS] = {};
 		float dprob[TILED_ROWS][TILED_COLUMNS] = {};
-		int from = t == p.tile ? row16 : 0; /* of the queries that see the warp's keys */
+		int from = t == p.tile ? row16 : 0; /* first query that sees the warp's keys */
 
 		fetch_queries(queries, a, p.head, here);
 		mma_fetch_wait<1>();

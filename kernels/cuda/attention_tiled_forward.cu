@@ -5,9 +5,9 @@
 #include "kernels/cuda/reduce.cuh"
 
 /*
- * A block has 64 queries and goes over the keys 64 at a time, with the softmax of those so far. The
- * next keys are fetched while the values are worked on, and the next values with the scores.
- * Exponentials are of base 2.
+ * A block has 64 queries and processes 64 keys at a time with a running softmax. It prefetches the
+ * next keys while it uses the values, and the next values while it uses the scores. Exponentials
+ * are of base 2.
  */
 enum { BLOCKS = 3, TILES = 4, BYTES = TILES * TILED_FLOATS * (int)sizeof(float) };
 
@@ -34,7 +34,7 @@ static __device__ __forceinline__ float sum_of_row(float x)
 	return x;
 }
 
-/* scores become what multiplies the values; diagonal: keys are to come before the row's query */
+/* scores become the values' weights; diagonal: mask the keys after the row's query */
 static __device__ __forceinline__ void softmax(struct rows &r,
 	float (&out)[TILED_ROWS][TILED_COLUMNS], float (&scores)[TILED_ROWS][TILED_COLUMNS],
 	bool diagonal, float scale)

@@ -1,6 +1,6 @@
 #include "kernels/cuda/attention_wgmma.cuh"
 
-/* The last heads' blocks fill all multiprocessors so many times over. */
+/* How many times the last heads' blocks fill all multiprocessors. */
 enum { WAVES = 2 };
 
 struct attention_order attention_order_of(

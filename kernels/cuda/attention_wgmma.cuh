@@ -1,8 +1,8 @@
 /*
- * attention_wgmma.cuh: what the kernels for Hopper share. A block has GROUPS groups of four warps,
- * each with 64 rows of its own (queries, or keys in the half of backward that owns keys), and all
- * go over the same pairs of tiles of the other kind, which the copy engine brings into a ring of
- * STAGES places. Thread 0 asks for them; a place is free once every warp has let it go.
+ * attention_wgmma.cuh: shared by the kernels for Hopper. A block has GROUPS groups of four warps,
+ * each with its own 64 rows (queries, or keys in the part of backward that owns keys). All groups
+ * visit the same pairs of tiles of the other kind, which the copy engine loads into a ring of
+ * STAGES places. Thread 0 requests them; a place is free once every warp has released it.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_WGMMA_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_WGMMA_CUH
@@ -14,31 +14,31 @@
 #include "kernels/cuda/pair.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* Log-sum-exp (base 2) of 64 queries, then as many deltas. */
+/* Log-sum-exp (base 2) of 64 queries, then their deltas. */
 enum { ATTENTION_ROWS_FLOATS = 2 * WGMMA_TILE, ATTENTION_ROWS_BYTES = 4 * ATTENTION_ROWS_FLOATS };
 
-/* (B,T,3C), (B,T,C) and what is written, for tiles of a head's 64 columns */
+/* (B,T,3C), (B,T,C) and the output, for tiles of a head's 64 columns */
 struct attention_maps {
 	CUtensorMap qkv, dout, to;
 };
 
 /*
- * Which head a block works for, and which of a head's blocks it is: rank 0 has most work. Heads go
- * one after another, so that what runs at the same time shares tiles; of the last ones all blocks
- * of rank 0 go first, then those of rank 1, so that multiprocessors end at about the same time.
+ * A block's head, and its rank in the head: rank 0 has most work. Heads run in sequence, so that
+ * concurrent blocks share tiles; of the last heads all blocks of rank 0 run first, then those of
+ * rank 1, so that all multiprocessors end at about the same time.
  */
 struct attention_order {
-	int blocks;  /* of a head */
-	int in_turn; /* heads that go one after another */
-	int last;    /* heads behind them */
+	int blocks;  /* per head */
+	int in_turn; /* heads that run in sequence */
+	int last;    /* heads after them */
 };
 
-/* OWN: tiles that belong to the groups; ROWS: each place has also a tile's ROWS_FLOATS. */
+/* OWN: tiles of the groups; ROWS: each place also has a tile's ROWS_FLOATS. */
 template <int GROUPS, int STAGES, int OWN, bool ROWS> struct attention_ring {
 	static const int pair_bytes = 2 * WGMMA_TILE_BYTES + (ROWS ? ATTENTION_ROWS_BYTES : 0);
 	static const int rows_at = (OWN + 2 * STAGES) * WGMMA_TILE_BYTES;
 	static const int barriers_at = rows_at + (ROWS ? STAGES * ATTENTION_ROWS_BYTES : 0);
-	/* 1024 more: the tiles' place is rounded up to a multiple of it */
+	/* 1024 more: the tiles' address is rounded up to a multiple of it */
 	static const int bytes = barriers_at + (2 * STAGES + 1) * 8 + 1024;
 
 	uint32_t base;
@@ -55,7 +55,7 @@ template <int GROUPS, int STAGES, int OWN, bool ROWS> struct attention_ring {
 	{
 		return base + (uint32_t)(rows_at + stage * ATTENTION_ROWS_BYTES);
 	}
-	/* from the start of the block's memory */
+	/* offset in the block's memory */
 	__device__ uint32_t rows_offset(int stage) const
 	{
 		extern __shared__ char attention_memory[];
@@ -78,10 +78,7 @@ template <int GROUPS, int STAGES, int OWN, bool ROWS> struct attention_ring {
 
 #if WGMMA_THERE
 
-/*
- * Of a kernel that is launched early: until what the one before it writes is there. Of that one:
- * the other may begin.
- */
+/* A kernel launched early waits for the writes of the kernel before it; that one lets it begin. */
 static __device__ __forceinline__ void attention_await()
 {
 	asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -106,7 +103,7 @@ static __device__ __forceinline__ struct attention_work attention_work_of(
 	return {o.in_turn + at % o.last, at / o.last};
 }
 
-/* Thread 0 may ask for tiles at once, the others know of the ring after a barrier of the block. */
+/* Thread 0 may request tiles at once; the others need a barrier of the block first. */
 template <typename R>
 static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int stages)
 {
@@ -124,7 +121,7 @@ static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int
 	}
 }
 
-/* All of a warp have done with a place. */
+/* The whole warp releases a place. */
 static __device__ __forceinline__ void attention_let_go(uint32_t empty)
 {
 	__syncwarp();
@@ -153,7 +150,7 @@ static __device__ __forceinline__ void attention_group_sync(int group)
 	asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }
 
-/* A group's accumulators, rows times scale0 (rows l / 4) and scale1, to a tile of its own. */
+/* Writes a group's accumulators to its own tile, rows times scale0 (l / 4) and scale1. */
 template <typename E>
 static __device__ __forceinline__ void attention_put(
 	uint32_t tile, const float (&d)[8][4], float scale0, float scale1, E type)
@@ -176,7 +173,7 @@ static __device__ __forceinline__ void attention_put(
 
 #endif
 
-/* host: the kernel may begin before the stream's last kernel has ended, if that one lets it */
+/* host: the kernel may start before the last one on the stream ends, if that one allows it */
 template <typename... P, typename... A>
 static inline cudaError_t attention_launch_early(struct k_stream *s, void (*kernel)(P...),
 	int64_t blocks, int threads, int bytes, const A &...arguments)
@@ -191,19 +188,19 @@ static inline cudaError_t attention_launch_early(struct k_stream *s, void (*kern
 	config.dynamicSmemBytes = (size_t)bytes;
 	config.stream = s->cuda;
 	config.attrs = &early;
-	config.numAttrs = CUDART_VERSION >= 12030; /* graphs know of it from there on */
+	config.numAttrs = CUDART_VERSION >= 12030; /* graphs support it from there on */
 	return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 /*
- * What backward needs of each query, to rows, ATTENTION_ROWS_FLOATS for each 64 of a head:
+ * Writes backward's values per query to rows, ATTENTION_ROWS_FLOATS per 64 of a head:
  * attention_wgmma_rows.cu. Lets the next kernel begin.
  */
 template <typename E>
 void attention_wgmma_rows(
 	struct k_stream *s, float *rows, const struct attention<E> &a, const E *out);
 
-/* host, see attention_wgmma.cu; at_once: blocks that a multiprocessor holds */
+/* host, see attention_wgmma.cu; at_once: blocks per multiprocessor */
 struct attention_order attention_order_of(
 	const struct k_context *ctx, int64_t heads, int64_t blocks, int at_once);
 

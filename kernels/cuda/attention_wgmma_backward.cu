@@ -4,11 +4,11 @@
 #include "kernels/cuda/element.cuh"
 
 /*
- * As in attention_mma_backward.cu, with the halves that own keys and queries in one launch: first
- * a kernel writes what both need of each query (attention_wgmma_rows.cu), then blocks of either
- * kind run beside each other; they begin, and fetch what they multiply, while it still runs.
- * A block is one group; three to a multiprocessor were faster than two or three groups in a block,
- * or two with the next scores begun before the gradients are done.
+ * As in attention_mma_backward.cu, but one launch has both kinds of blocks. A kernel first writes
+ * the values per query that both need (attention_wgmma_rows.cu). Blocks of both kinds run side by
+ * side; they start, and fetch their operands, while that kernel still runs. A block is one group;
+ * three per multiprocessor were faster than two or three groups per block, or two with the next
+ * scores begun before the gradients are done.
  */
 enum { STAGES = 3, BLOCKS = 3 };
 
@@ -16,7 +16,7 @@ enum { STAGES = 3, BLOCKS = 3 };
 
 typedef attention_ring<1, STAGES, 2, true> ring;
 
-/* Where a block is, and a thread in it. */
+/* Position of a block and of its thread. */
 struct place {
 	int head, b, x, C; /* x: first column of q */
 	int mine, tiles;   /* the block's 64 rows; all of T */
@@ -34,7 +34,7 @@ static __device__ __forceinline__ struct place place_of(
 		(int)(threadIdx.x / REDUCE_WARP) * 16 + (lane >> 2), 2 * (lane & 3)};
 }
 
-/* To the i-th step; f(i, stage) fetches what step i works on. */
+/* Begins step i; f(i, stage) fetches the operands of step i. */
 template <typename F>
 static __device__ __forceinline__ void turn(const ring &r, int i, int count, F f)
 {
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void turn(const ring &r, int i, int count, F f
 	__syncwarp();
 }
 
-/* Keys of the diagonal tile that come after the query. */
+/* Masks keys of the diagonal tile that follow the query. */
 template <bool TURNED>
 static __device__ __forceinline__ void mask_diagonal(float (&s)[8][4], const struct place &p)
 {
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void mask_diagonal(float (&s)[8][4], const str
 	}
 }
 
-/* What a step multiplies dp by: as philox.cuh's. */
+/* The step's factors of dp, as in philox.cuh. */
 template <typename E>
 static __device__ __forceinline__ void draw_turned(
 	float (&mask)[4], const struct attention<E> &a, const struct place &p, int tile, int n)
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void draw(
 	philox_mask_tile(mask, a.drop, at, at + 8 * a.T, a.T % 4 == 0);
 }
 
-/* Two tiles of a head as one barrier's, at columns x0 of qkv and x1 of other. */
+/* Loads two tiles for one barrier, at columns x0 of qkv and x1 of other. */
 static __device__ __forceinline__ void fetch_pair(uint32_t to, uint32_t barrier,
 	const struct attention_maps &m, int x0, const CUtensorMap *other, int x1, int tile, int b)
 {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void fetch_pair(uint32_t to, uint32_t barrier,
 	bulk_load(to + WGMMA_TILE_BYTES, other, x1, tile * WGMMA_TILE, b, barrier);
 }
 
-/* Scores, rows being keys, become probabilities. */
+/* Scores (rows are keys) become probabilities. */
 static __device__ __forceinline__ void probabilities_turned(
 	float (&s)[8][4], const struct place &p, const float *lse, float scale)
 {
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void probabilities_turned(
 	}
 }
 
-/* dp becomes ds; with dropout also s, the probabilities, what multiplies dout. */
+/* dp becomes ds; with dropout, s (the probabilities) becomes the factor of dout. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void score_gradients_turned(float (&dp)[8][4], float (&s)[8][4],
 	const struct attention<E> &a, const struct place &p, const float *delta, int tile)
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void score_gradients_turned(float (&dp)[8][4],
 	}
 }
 
-/* The same for scores of which rows are queries. */
+/* The same for scores whose rows are queries. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void score_gradients(float (&dp)[8][4], const float (&s)[8][4],
 	const struct attention<E> &a, const struct place &p, const float (&delta)[2], int tile)
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void score_gradients(float (&dp)[8][4], const 
 	}
 }
 
-/* What keys work on in a step: a tile of queries, its dout, and its rows (rows: of tile 0). */
+/* A step's operands for keys: a tile of queries, its dout, its rows (rows: of tile 0). */
 static __device__ __forceinline__ void fetch_rows(
 	const ring &r, const struct place &p, const float *rows, int i, int stage)
 {
@@ -161,7 +161,7 @@ static __device__ __forceinline__ void fetch_queries(
 	fetch_pair(r.pair(stage), r.full(stage), m, p.x, &m.dout, p.x, p.mine + i, p.b);
 }
 
-/* What queries work on: a tile of keys and its values. */
+/* A step's operands for queries: a tile of keys, its values. */
 static __device__ __forceinline__ void fetch_keys(
 	const ring &r, const struct attention_maps &m, const struct place &p, int i, int stage)
 {
@@ -202,8 +202,8 @@ static __device__ __forceinline__ void begin_queries(
 }
 
 /*
- * Column sums of a tile that the block has put together, as the type has them; to: of its first
- * column. A warp takes 16 columns; ones times the tile has the sums in each of its rows.
+ * Column sums of a complete tile's rounded elements; to: for its first column. A warp takes 16
+ * columns; every row of the product of ones and the tile holds the sums.
  */
 template <typename E>
 static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type)
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type
 	}
 }
 
-/* Where those of the block's tile of q go; of k and v: C and 2 C behind. */
+/* Where the sums of the block's q tile go; k's and v's: C and 2 C behind. */
 template <typename E>
 static __device__ __forceinline__ float *sums_of(
 	const struct attention<E> &a, const struct place &p)
@@ -234,7 +234,7 @@ static __device__ __forceinline__ float *sums_of(
 	return a.sums + ((int64_t)p.b * p.tiles + p.mine) * 3 * p.C + p.x;
 }
 
-/* A step of the products of 64 keys; f: see turn. */
+/* A step of the products of 64 keys; f: as in turn. */
 template <typename E, bool DROP, typename F>
 static __device__ __forceinline__ void keys_step(float (&dk)[8][4], float (&dv)[8][4],
 	const struct attention<E> &a, const ring &r, const struct place &p, int i, int count, F f)
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void keys_step(float (&dk)[8][4], float (&dv)[
 	wgmma_ended(dv);
 }
 
-/* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
+/* dk and dv of 64 keys. Scores are transposed: rows are keys, columns queries. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void own_keys(const struct attention<E> &a,
 	const struct attention_maps &m, const float *all_rows, const struct place &p)
@@ -388,7 +388,7 @@ static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
 
 #endif
 
-/* A head's blocks with most work first, by turns of either kind. */
+/* A head's blocks with most work first; the two kinds alternate. */
 template <typename E, bool DROP>
 static __global__ void __launch_bounds__(WGMMA_THREADS, BLOCKS)
 	attention_backward_by_groups(const __grid_constant__ struct attention<E> a,

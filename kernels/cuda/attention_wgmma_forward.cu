@@ -5,16 +5,16 @@
 #include "kernels/cuda/element.cuh"
 
 /*
- * As in attention_mma_forward.cu, a group of four warps for 64 queries. Two groups to a block and
- * two blocks to a multiprocessor were faster than four blocks of one group, and than three groups
- * of which each makes the next scores while these become probabilities. Queries are multiplied
- * from registers: 1% less time than from memory.
+ * As in attention_mma_forward.cu, with a group of four warps for 64 queries. Two groups per block
+ * and two blocks per multiprocessor were faster than four blocks of one group, and than three
+ * groups that each compute the next scores during the softmax. Query operands are in registers: 1%
+ * less time than from memory.
  */
 enum { GROUPS = 2, BLOCKS = 2, STAGES = 4, LAG = 2 };
 
 #if WGMMA_THERE
 
-/* A warp's 16 of 64 queries. */
+/* A warp's 16 queries. */
 static __device__ __forceinline__ void load_queries(uint32_t (&q)[4][4], uint32_t tile)
 {
 	int row = (int)(threadIdx.x % WGMMA_THREADS / REDUCE_WARP) * 16;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void mask_diagonal(float (&s)[8][4])
 	}
 }
 
-/* Scores become what multiplies the values; what is summed by now is to be multiplied by keep. */
+/* Scores become the values' weights; the caller multiplies the sums so far by keep. */
 static __device__ __forceinline__ void soften(struct softmax &u, float (&s)[8][4], float scale)
 {
 #pragma unroll
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void soften(struct softmax &u, float (&s)[8][4
 	}
 }
 
-/* Mostly no row of a warp has found a new maximum, and nothing is to be done. */
+/* Usually no row of a warp has a new maximum: nothing to do. */
 static __device__ __forceinline__ void rescale(float (&out)[8][4], const struct softmax &u)
 {
 	if (!__any_sync(reduce_all_lanes, u.keep[0] != 1 || u.keep[1] != 1))
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void rescale(float (&out)[8][4], const struct 
 	}
 }
 
-/* Log-sum-exp of rows query and query + 8; keep becomes what the sums are to be multiplied by. */
+/* Log-sum-exp of rows query and query + 8; keep becomes the factor of the sums. */
 template <typename E>
 static __device__ __forceinline__ void finish(
 	struct softmax &u, const struct attention<E> &a, int64_t head, int64_t query)
@@ -99,7 +99,7 @@ static __device__ __forceinline__ void finish(
 
 typedef attention_ring<GROUPS, STAGES, GROUPS, false> ring;
 
-/* Where a block is, and a thread in it. */
+/* Position of a block and of its thread. */
 struct place {
 	int head, b, x, C; /* x: first column of q */
 	int first, mine;   /* tiles of queries: the block's first, the group's */
@@ -122,7 +122,7 @@ static __device__ __forceinline__ struct place place_of(
 		first + group, all, group, row};
 }
 
-/* Keys and values of a step. */
+/* Loads a step's tiles. */
 static __device__ __forceinline__ void fetch(
 	const ring &r, const struct attention_maps &m, const struct place &p, int i)
 {
@@ -138,7 +138,7 @@ static __device__ __forceinline__ void begin(
 	ring &r, const struct attention_maps &m, const struct place &p)
 {
 	attention_ring_init(r, GROUPS, STAGES);
-	__syncthreads(); /* before it asks for tiles: 3% less time at B 2, T 512 than after */
+	__syncthreads(); /* before thread 0 asks for tiles: 3% less time at B 2, T 512 */
 	if (threadIdx.x == 0) {
 		bulk_expect(r.owned(), GROUPS * WGMMA_TILE_BYTES);
 		for (int g = 0; g < GROUPS; g++)
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void begin(
 	bulk_wait(r.owned(), 0);
 }
 
-/* To the i-th step, after which the one LAG before is asked for again. */
+/* Begins step i and refills the place of the step LAG before. */
 static __device__ __forceinline__ void turn(
 	const ring &r, const struct attention_maps &m, const struct place &p, int i)
 {
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void turn(
 	__syncwarp();
 }
 
-/* out += the values of a tile of keys times their probabilities, which is still under way. */
+/* out += a tile's values times their probabilities; the product is still under way. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void step(float (&out)[8][4], struct softmax &u,
 	uint32_t (&q)[4][4], const struct attention<E> &a, const struct attention_maps &m,
@@ -183,7 +183,7 @@ static __device__ __forceinline__ void step(float (&out)[8][4], struct softmax &
 	turn(r, m, p, i);
 	if (i == p.mine) {
 		mask_diagonal(s);
-		load_queries(q, r.own(p.group)); /* what they are: see wgmma.cuh */
+		load_queries(q, r.own(p.group)); /* wgmma.cuh says why */
 	}
 	soften(u, s, a.scale * attention_log2_e);
 	if constexpr (DROP)

@@ -6,7 +6,7 @@
 /* A thread takes 8 elements: 64 bytes in flight for each of 2048 threads suffice. */
 enum { THREADS = 256, LANES = WGMMA_TILE / 8, ROWS = THREADS / LANES };
 
-/* Of a query of a head; beyond the last query log-sum-exp is inf: its probabilities are 0. */
+/* For a query of a head; beyond the last query log-sum-exp is inf, so probabilities are 0. */
 template <typename E>
 static __device__ __forceinline__ void put_log_sums(float *rows, const struct attention<E> &a)
 {
@@ -25,8 +25,8 @@ static __device__ __forceinline__ void put_log_sums(float *rows, const struct at
 }
 
 /*
- * Log-sum-exp (base 2) and delta of each query, 64 of a head together. Heads of a query lie beside
- * each other in (B,T,C), so neighbouring threads read neighbouring bytes.
+ * Log-sum-exp (base 2) and delta of each query, 64 of a head together. A query's heads are
+ * neighbours in (B,T,C), so neighbouring threads read neighbouring bytes.
  */
 template <typename E>
 static __global__ void __launch_bounds__(THREADS)

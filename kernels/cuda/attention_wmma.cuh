@@ -1,10 +1,10 @@
 /*
  * attention_wmma.cuh: products of 64 x 64 tiles in shared memory by nvcuda::wmma, which sm_70 has
- * for __half and sm_80 for __nv_bfloat16; below, what uses it compiles to nothing. Where an element
- * of a fragment lies is not said, so scores go through shared memory.
+ * for __half and sm_80 for __nv_bfloat16; for older devices its users compile to nothing. The
+ * layout of fragments is unspecified, so scores go through shared memory.
  *
  * A block is four warps, each with 16 rows of its tile. A lane has half a row of a product: row
- * lane / 2, and of each 8 columns four, 8j + 4(lane % 2) and on.
+ * lane / 2, and four of each 8 columns, from 8j + 4(lane % 2) on.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_WMMA_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_WMMA_CUH
@@ -22,8 +22,8 @@ enum { WMMA_ARCH = 0 };
 #endif
 
 /*
- * In elements: 144 bytes between the rows of a tile and 288 between those of scores keep what is
- * read at once in different banks, and the parts that wmma loads at multiples of 32 bytes.
+ * In elements: 144 bytes between rows of a tile and 288 between rows of scores keep concurrent
+ * reads in different banks, and the parts that wmma loads at multiples of 32 bytes.
  */
 enum { WMMA_THREADS = 128, WMMA_SIDE = 64, WMMA_UNIT = 16, WMMA_UNITS = WMMA_SIDE / WMMA_UNIT };
 enum { WMMA_PITCH = 72, WMMA_TILE_ELEMS = WMMA_SIDE * WMMA_PITCH };
@@ -61,7 +61,7 @@ static __device__ __forceinline__ int wmma_there(int64_t T, int64_t first)
 	return (int)(T - first < WMMA_SIDE ? T - first : WMMA_SIDE);
 }
 
-/* A tile from memory; rows from there on become zero. */
+/* Loads a tile; rows from `there` on become zero. */
 template <typename E>
 static __device__ __forceinline__ void wmma_fetch(E *tile, const E *from, int64_t stride, int there)
 {
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void wmma_multiply(
 	}
 }
 
-/* A tile's rows of this warp times the transpose of another tile. */
+/* The warp's rows of a tile times the transpose of another tile. */
 template <typename E>
 static __device__ __forceinline__ void wmma_times_rows(
 	wmma_sum (&d)[WMMA_UNITS], const E *a, const E *tile)
@@ -126,7 +126,7 @@ static __device__ __forceinline__ void wmma_times_rows(
 	wmma_multiply<true>(d, a + wmma_warp_row() * WMMA_PITCH, WMMA_PITCH, tile);
 }
 
-/* What wmma_put_rounded left at part of the warp's scores times a tile. */
+/* wmma_put_rounded's output at part of the warp's scores times a tile. */
 template <typename E>
 static __device__ __forceinline__ void wmma_times_tile(
 	wmma_sum (&d)[WMMA_UNITS], const float *scores, int part, const E *tile)
@@ -136,11 +136,11 @@ static __device__ __forceinline__ void wmma_times_tile(
 		2 * WMMA_PITCH, tile);
 }
 
-/* The warp's rows of a product to x, a lane's half row each, through its part of scores. */
+/* The warp's rows of a product to x, half a row per lane, through its part of scores. */
 static __device__ __forceinline__ void wmma_take(
 	float (&x)[8][4], float *scores, const wmma_sum (&d)[WMMA_UNITS])
 {
-	__syncwarp(); /* what was there has been read */
+	__syncwarp(); /* old content has been read */
 #pragma unroll
 	for (int n = 0; n < WMMA_UNITS; n++)
 		nvcuda::wmma::store_matrix_sync(
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void wmma_take(
 	__syncwarp();
 }
 
-/* x as E to part 0 or 1 of scores; __syncwarp before it is multiplied. */
+/* x as E to part 0 or 1 of scores; call __syncwarp before the product. */
 template <typename E>
 static __device__ __forceinline__ void wmma_put_rounded(
 	float *scores, int part, const float (&x)[8][4], E)
@@ -165,7 +165,7 @@ static __device__ __forceinline__ void wmma_put_rounded(
 		element_store(to + 8 * j, x[j]);
 }
 
-/* x times scale to row wmma_row() of memory, if that is there. */
+/* x times scale to row wmma_row() of memory, if that row exists. */
 template <typename E>
 static __device__ __forceinline__ void wmma_store(
 	E *to, int64_t stride, float (&x)[8][4], int there, float scale)

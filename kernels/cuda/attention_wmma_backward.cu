@@ -6,7 +6,7 @@
 enum { TILES = 4, ROW_FLOATS = 2 * WMMA_SIDE };
 enum { BYTES = TILES * WMMA_TILE_BYTES + WMMA_SCORES_BYTES + ROW_FLOATS * 4 };
 
-/* What a block has in shared memory. */
+/* A block's shared memory. */
 template <typename E> struct tiles {
 	E *q, *k, *v, *dout;
 	float *scores, *rows;
@@ -40,8 +40,8 @@ static __device__ __forceinline__ struct head<E> find(const struct attention<E> 
 }
 
 /*
- * Log-sum-exp (base 2) and delta of 64 queries; beyond the last the former is inf, which makes the
- * probability 0.
+ * Log-sum-exp (base 2) and delta of 64 queries; beyond the last query log-sum-exp is inf, so the
+ * probability is 0.
  */
 template <typename E>
 static __device__ __forceinline__ void fetch_rows(
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void multiply(
 }
 
 /*
- * Of 64 keys and 64 queries, rows being keys: what multiplies dout, to p, and the scores' gradient,
- * to dp.
+ * For 64 keys (rows) and 64 queries: writes the factors of dout to p and the scores' gradients to
+ * dp.
  */
 template <typename E>
 static __device__ __forceinline__ void gradients_turned(float (&p)[8][4], float (&dp)[8][4],
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void gradients_turned(float (&p)[8][4], float 
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 			drops[i] = at + (8 * j + i) * a.T;
-		if (a.drop.on) /* rows, which are neighbours, are two lanes apart */
+		if (a.drop.on) /* neighbouring rows are two lanes apart */
 			philox_mask_turned<2>(mask, a.drop, drops, a.T % 4 == 0);
 #pragma unroll
 		for (int i = 0; i < 4; i++) {
@@ -144,7 +144,7 @@ template <typename E> static __device__ __forceinline__ void own_keys(const stru
 	wmma_store(to + 2 * h.dout_stride, h.stride, p, there, 1);
 }
 
-/* The scores' gradient, to dp; rows are queries. */
+/* Writes the scores' gradient to dp; rows are queries. */
 template <typename E>
 static __device__ __forceinline__ void gradients(float (&p)[8][4], float (&dp)[8][4],
 	const struct attention<E> &a, const struct tiles<E> &m, bool diagonal, int64_t at)

@@ -3,18 +3,17 @@
 #include "kernels/cuda/attention_wmma.cuh"
 
 /*
- * Kept for what is older than sm_80. A block has 64 queries and goes over the keys up to them, 64
- * at a time; what is accumulated stays in registers, as the lanes have rows. Exponentials are of
- * base 2.
+ * For devices older than sm_80. A block has 64 queries and processes the keys up to them, 64 at a
+ * time; accumulators stay in registers, in the lanes' row layout. Exponentials are of base 2.
  */
 enum { TILES = 3, BYTES = TILES * WMMA_TILE_BYTES + WMMA_SCORES_BYTES };
 
-/* A lane's row; sum is of its own half. */
+/* A lane's row; sum: of the lane's half. */
 struct row {
 	float max, sum;
 };
 
-/* scores become what multiplies the values; what earlier keys gave is to be multiplied by keep */
+/* scores become the values' weights; the caller multiplies earlier results by keep */
 static __device__ __forceinline__ float softmax(
 	struct row &r, float (&scores)[8][4], bool diagonal, float scale)
 {
@@ -70,7 +69,7 @@ template <typename E> static __device__ __forceinline__ void forward(const struc
 	float *scores = (float *)(memory + TILES * WMMA_TILE_BYTES);
 	const float scale = a.scale * attention_log2_e;
 	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
-	/* those with most keys go first */
+	/* blocks with most keys go first */
 	int64_t tile = gridDim.x - 1 - blockIdx.x, first = tile * WMMA_SIDE, stride = 3 * C;
 	const E *q = a.qkv + b * a.T * stride + h * a.HS, *k = q + C, *v = k + C;
 	int there = wmma_there(a.T, first);

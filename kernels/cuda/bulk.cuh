@@ -1,6 +1,6 @@
 /*
- * bulk.cuh: Hopper's copy engine, and barriers in shared memory that count what it brings. For
- * sm_90a alone, as wgmma.cuh. Addresses are of shared memory.
+ * bulk.cuh: Hopper's copy engine, and barriers in shared memory that count its bytes. Only for
+ * sm_90a, like wgmma.cuh. Addresses are of shared memory.
  */
 #ifndef GPT2D_KERNELS_CUDA_BULK_CUH
 #define GPT2D_KERNELS_CUDA_BULK_CUH
@@ -17,14 +17,14 @@ static __device__ __forceinline__ void bulk_barrier_init(uint32_t barrier, int a
 		     : "memory");
 }
 
-/* Barriers made and shared memory written by this thread are seen by the copy engine. */
+/* Makes this thread's barriers and shared memory writes visible to the copy engine. */
 static __device__ __forceinline__ void bulk_fence()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* The same of shared memory alone. */
+/* The same for shared memory only. */
 static __device__ __forceinline__ void bulk_fence_tiles()
 {
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -36,9 +36,9 @@ static __device__ __forceinline__ void bulk_arrive(uint32_t barrier)
 }
 
 /*
- * At the barrier in the same place of another block of the cluster. Who waits there sees nothing of
- * what this thread wrote, for which all of the device would have to be waited for; that products
- * have read what they read holds once these have ended.
+ * Arrives at the barrier at the same address in another block of the cluster. It does not publish
+ * this thread's writes, which would take a wait for the whole device; products have read their
+ * operands once they have ended.
  */
 static __device__ __forceinline__ void bulk_arrive_at(uint32_t barrier, int block)
 {
@@ -49,14 +49,14 @@ static __device__ __forceinline__ void bulk_arrive_at(uint32_t barrier, int bloc
 		     : "memory");
 }
 
-/* All threads of the cluster. */
+/* The cluster's barrier. */
 static __device__ __forceinline__ void bulk_cluster_sync()
 {
 	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 	asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/* An arrival, and so many bytes to come. */
+/* An arrival that expects so many bytes. */
 static __device__ __forceinline__ void bulk_expect(uint32_t barrier, int bytes)
 {
 	asm volatile(
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void bulk_expect(uint32_t barrier, int bytes)
 		: "memory");
 }
 
-/* Until the barrier's phase of this parity has ended. */
+/* Waits for the end of the barrier's phase of this parity. */
 static __device__ __forceinline__ void bulk_wait(uint32_t barrier, int parity)
 {
 	uint32_t done;
@@ -79,13 +79,13 @@ static __device__ __forceinline__ void bulk_wait(uint32_t barrier, int parity)
 	} while (!done);
 }
 
-/* The map will be used soon. */
+/* Prefetches the map. */
 static __device__ __forceinline__ void bulk_prefetch(const CUtensorMap *map)
 {
 	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* A tile from x, y, z of a tensor; what lies outside the tensor is zero. */
+/* Loads a tile from x, y, z of a tensor; zeros replace what is outside. */
 static __device__ __forceinline__ void bulk_load(
 	uint32_t tile, const CUtensorMap *map, int x, int y, int z, uint32_t barrier)
 {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void bulk_load(
 		     : "memory");
 }
 
-/* The same to the same place of each block of the cluster whose bit is set in blocks. */
+/* The same to the same address in each block of the cluster with a set bit in blocks. */
 static __device__ __forceinline__ void bulk_load_to(uint32_t tile, const CUtensorMap *map, int x,
 	int y, int z, uint32_t barrier, uint16_t blocks)
 {
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void bulk_load_bytes(
 		     : "memory");
 }
 
-/* A tile to x, y, z of a tensor, but for what lies outside; it may be written again after wait. */
+/* Stores a tile to x, y, z of a tensor, clipped to it; see bulk_store_left for its reuse. */
 static __device__ __forceinline__ void bulk_store(
 	const CUtensorMap *map, int x, int y, int z, uint32_t tile)
 {
@@ -133,19 +133,19 @@ static __device__ __forceinline__ void bulk_store_bytes(void *to, uint32_t from,
 		     : "memory");
 }
 
-/* What was stored since the last is one batch. */
+/* Ends a batch of stores. */
 static __device__ __forceinline__ void bulk_store_batch()
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Until the tiles of all batches but the last LEFT may be written again. */
+/* Waits until only the last LEFT batches may still read their tiles. */
 template <int LEFT> static __device__ __forceinline__ void bulk_store_left()
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Until all that was stored is in memory. */
+/* Waits until all stores are in memory. */
 static __device__ __forceinline__ void bulk_store_end()
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");

@@ -7,7 +7,7 @@ typedef CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t r
 	const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
 	CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 
-/* From the driver that is there, so that nothing is linked with it. */
+/* Found in the driver at run time, so that nothing is linked with it. */
 static encode *find_encode(struct k_context *ctx)
 {
 	void *function = __atomic_load_n(&ctx->tensor_map_encode, __ATOMIC_RELAXED);

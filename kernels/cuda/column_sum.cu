@@ -3,7 +3,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/scratch.cuh"
 
-/* Rows at a time in the last step. */
+/* Rows per pass of the last step. */
 enum { GROUPS = COLUMN_SUM_GROUPS, LANES = COLUMN_SUM_LANES, LAST_LANES = 32 };
 
 template <typename T, int N>

@@ -1,8 +1,8 @@
 #include "kernels/cuda/cross_entropy.cuh"
 
 /*
- * A block takes a row. Where two rows fit into a multiprocessor's shared memory it keeps it there
- * between the two passes; else the second pass finds the row in the L2 cache.
+ * A block takes a row. If shared memory of a multiprocessor holds two rows, the block keeps its row
+ * there between the two passes; else the second pass reads it from L2.
  */
 enum { THREADS = 512, ROWS_KEPT = 2, SHARED_BESIDE = 2048 };
 

@@ -1,6 +1,6 @@
 /*
- * cross_entropy.cuh: what the ways of softmax cross-entropy share. A block of THREADS threads works
- * on a row, a thread on every THREADS-th piece of N elements of it.
+ * cross_entropy.cuh: shared by the kernels of softmax cross-entropy. A block of THREADS threads
+ * takes a row; a thread takes every THREADS-th piece of N elements.
  */
 #ifndef GPT2D_KERNELS_CUDA_CROSS_ENTROPY_CUH
 #define GPT2D_KERNELS_CUDA_CROSS_ENTROPY_CUH
@@ -9,7 +9,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/stream.cuh"
 
-/* What k_cross_entropy is called with. */
+/* The arguments of k_cross_entropy. */
 template <typename T> struct cross_entropy {
 	float *losses;
 	T *logits;
@@ -22,11 +22,11 @@ template <typename T> struct cross_entropy {
 
 static const float cross_entropy_log2_e = 1.4426950408889634f;
 
-/* The largest so far, times log2 e, and the sum of 2^(x log2 e - max). */
+/* The running maximum times log2 e, and the sum of 2^(x log2 e - max). */
 struct cross_entropy_sum {
 	float max, sum;
 };
-static const float cross_entropy_lowest = -3.0e38f; /* not -inf: no inf - inf comes about */
+static const float cross_entropy_lowest = -3.0e38f; /* not -inf: inf - inf never occurs */
 
 static __device__ __forceinline__ struct cross_entropy_sum cross_entropy_join(
 	struct cross_entropy_sum a, struct cross_entropy_sum b)
@@ -38,7 +38,7 @@ static __device__ __forceinline__ struct cross_entropy_sum cross_entropy_join(
 	return c;
 }
 
-/* Of the block's THREADS threads, which meet at this barrier of the hardware. */
+/* Over the block's THREADS threads, with this hardware barrier. */
 template <int THREADS, int BARRIER>
 static __device__ struct cross_entropy_sum cross_entropy_join_block(
 	struct cross_entropy_sum p, struct cross_entropy_sum *shared)
@@ -52,7 +52,7 @@ static __device__ struct cross_entropy_sum cross_entropy_join_block(
 
 			other.max = __shfl_xor_sync(reduce_all_lanes, p.max, step);
 			other.sum = __shfl_xor_sync(reduce_all_lanes, p.sum, step);
-			/* the lower lane's first: all lanes get the same bits */
+			/* the lower lane first: all lanes get the same bits */
 			p = lane & step ? cross_entropy_join(other, p)
 					: cross_entropy_join(p, other);
 		}
@@ -69,7 +69,7 @@ static __device__ struct cross_entropy_sum cross_entropy_join_block(
 	return p;
 }
 
-/* N elements beginning at column i, those from V on as if they were cross_entropy_lowest. */
+/* N elements from column i on; those from V on read as cross_entropy_lowest. */
 template <typename T, int N>
 static __device__ __forceinline__ void cross_entropy_piece(
 	float (&x)[N], const T *from, int64_t i, int64_t V)
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void cross_entropy_piece(
 		x[j] = i + j < V ? x[j] : cross_entropy_lowest / cross_entropy_log2_e;
 }
 
-/* KEEP: what is read is stored in kept too */
+/* KEEP: copies the row to kept */
 template <typename T, int N, int THREADS, bool KEEP>
 static __device__ struct cross_entropy_sum cross_entropy_row(T *kept, const T *row, int64_t V)
 {
@@ -113,7 +113,7 @@ static __device__ struct cross_entropy_sum cross_entropy_row(T *kept, const T *r
 	return p;
 }
 
-/* from: the row itself or what was kept of it, by the same thread */
+/* from: the row, or the same thread's copy of it */
 template <typename T, int N, int THREADS>
 static __device__ void cross_entropy_gradient(T *row, const T *from, int64_t target,
 	struct cross_entropy_sum p, int64_t V, int64_t Vp, float scale)
@@ -150,8 +150,8 @@ static __device__ void cross_entropy_report(
 }
 
 /*
- * Hopper's way, for 16-bit elements, wide rows and a factor > 0 (cross_entropy_bulk.cu): false, and
- * nothing is launched, where it cannot be taken.
+ * Hopper's kernel, for 16-bit elements, wide rows and a factor > 0 (cross_entropy_bulk.cu); false:
+ * not applicable, nothing launched.
  */
 template <typename T> bool cross_entropy_bulk(struct k_stream *s, const struct cross_entropy<T> &a);
 

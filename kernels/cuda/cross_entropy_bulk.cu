@@ -3,9 +3,9 @@
 #include "kernels/cuda/pair.cuh"
 
 /*
- * One block stays on each multiprocessor with two rows in its shared memory. While its THREADS
- * threads work on one of them in place, the copy engine takes away what they made of the other and
- * brings the row after it: a thread of a warp of its own sees to that.
+ * Each multiprocessor has one persistent block with two rows in shared memory. While its THREADS
+ * threads process one row in place, the copy engine stores the other's result and loads the next
+ * row: a thread of an extra warp controls it.
  */
 enum { THREADS = 640, ROWS = 2, BARRIER_BYTES = 64, ALIGN_BYTES = 128 };
 
@@ -16,7 +16,7 @@ static __host__ __device__ int64_t row_bytes(int64_t Vp)
 
 #if WGMMA_THERE
 
-/* Of the two places: the row is there; it has been worked on. */
+/* Per place: the row has arrived; the block has processed it. */
 static __device__ __forceinline__ uint32_t there(uint32_t barriers, int place)
 {
 	return barriers + 8 * (uint32_t)place;
@@ -60,8 +60,8 @@ static __device__ void move_rows(
 }
 
 /*
- * The loops over a row are most of the step's work by elements: eight at a time as four words, as
- * few instructions as can be. The order of all sums is that of cross_entropy_row.
+ * The loops over a row are most of the step's elementwise work: eight elements at a time as four
+ * words, in few instructions. All sums are in the order of cross_entropy_row.
  */
 enum { PIECE = 8 };
 struct alignas(16) piece_words {
@@ -123,7 +123,7 @@ static __device__ __forceinline__ struct cross_entropy_sum sum_row(const T *row,
 	return p;
 }
 
-/* logit: the target's. What all are multiplied by, above 0, goes into the exponent. */
+/* logit: the target's. The common factor, above 0, goes into the exponent. */
 template <typename T>
 static __device__ __forceinline__ void gradient_row(T *row, int target, float logit,
 	struct cross_entropy_sum p, int V, int Vp, float scale)
@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS + REDUCE_WARP, 1)
 
 template <typename T> bool cross_entropy_bulk(struct k_stream *s, const struct cross_entropy<T> &a)
 {
-	const int capability = 90; /* the one that it is compiled for */
+	const int capability = 90; /* compiled for this one */
 	int64_t bytes = ROWS * row_bytes(a.Vp) + BARRIER_BYTES;
 	unsigned int blocks = element_blocks(a.R, 1, s->ctx->multiprocessors);
 

@@ -51,7 +51,7 @@ static int errno_of(cudaError_t rc)
 	}
 }
 
-/* What CUDA says of a start that failed, and what only it knows of it. */
+/* Writes why the start failed, with the details that only CUDA knows. */
 static void explain(const struct k_context_options *options, const char *what, cudaError_t rc)
 {
 	int driver = 0, runtime = 0, devices = 0, n;
@@ -90,7 +90,7 @@ static cudaError_t start_products(struct k_context *ctx, const struct k_context_
 	return status == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation : cudaErrorUnknown;
 }
 
-/* *what: the call that failed, NULL when the reason is told already. */
+/* *what: the call that failed; NULL: the message is already written. */
 static cudaError_t start_device(
 	struct k_context *ctx, const struct k_context_options *options, const char **what)
 {
@@ -163,8 +163,8 @@ void k_context_destroy(struct k_context *ctx)
 }
 
 /*
- * Measured on an H200 with CUDA 13.0 and driver 580: 531 MiB with all handles, 556 after a run,
- * which has loaded kernels and has its graph; with all kernels loaded at once 344 more.
+ * Measured on an H200 with CUDA 13.0 and driver 580: 531 MiB with all handles; 556 after a run,
+ * with loaded kernels and a graph; 344 more with all kernels loaded at once.
  */
 static int64_t context_bytes(void)
 {

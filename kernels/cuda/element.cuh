@@ -1,4 +1,4 @@
-/* element.cuh: tensor elements in and out of fp32 registers, several at a time. */
+/* element.cuh: tensor elements to and from fp32 registers, several at a time. */
 #ifndef GPT2D_KERNELS_CUDA_ELEMENT_CUH
 #define GPT2D_KERNELS_CUDA_ELEMENT_CUH
 
@@ -11,7 +11,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) element_vec {
 	T v[N];
 };
 
-/* As many as fit into an access of 16 bytes. */
+/* As many as an access of 16 bytes holds. */
 template <typename T> struct element_wide {
 	static const int n = 16 / sizeof(T);
 };
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void element_set(__half *to, float x)
 	*to = __float2half_rn(x);
 }
 
-/* 2^x in one instruction, good to 2 units in the last place; 0 where float has no normal number */
+/* 2^x in one instruction, within 2 units in the last place; 0 where the result is subnormal */
 static __device__ __forceinline__ float element_exp2(float x)
 {
 	float y;
@@ -55,7 +55,7 @@ static __device__ __forceinline__ float element_exp2(float x)
 	return y;
 }
 
-/* x as it is once stored */
+/* x rounded as when stored */
 template <typename T> static __device__ __forceinline__ float element_rounded(float x)
 {
 	T t;
@@ -72,8 +72,8 @@ template <typename T> struct element_word<T, false> {
 };
 
 /*
- * N elements as they lie in memory, in words where they fill these: of elements of 16 bits the
- * compiler would give each a register.
+ * N elements as in memory, in words if they fill these: the compiler would give each 16-bit element
+ * a register.
  */
 template <typename T, int N> struct element_packed {
 	typedef typename element_word<T, sizeof(T) * N % sizeof(uint32_t) == 0>::type word;
@@ -82,8 +82,8 @@ template <typename T, int N> struct element_packed {
 };
 
 /*
- * The elements of a word, the one in its low half first: an instruction each, where one that has a
- * register of 16 bits to itself would take two.
+ * A word's elements, the low half first: one instruction each, instead of two for an element in its
+ * own 16-bit register.
  */
 static __device__ __forceinline__ void element_of_word(float (&x)[2], uint32_t word, __nv_bfloat16)
 {
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
 
 	element_pack(packed, x);
 	if constexpr (sizeof packed == sizeof(uint64_t)) {
-		uint64_t whole; /* of two words the compiler makes two accesses in places */
+		uint64_t whole; /* from two words the compiler may make two accesses */
 
 		memcpy(&whole, &packed, sizeof whole);
 		*(uint64_t *)to = whole;
@@ -160,7 +160,7 @@ static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
 	}
 }
 
-/* Blocks for n pieces of work, per_block each, at most `most`; kernels stride over the rest. */
+/* Blocks for n items, per_block each, at most `most`; kernels stride over the rest. */
 static inline unsigned int element_blocks(int64_t n, int64_t per_block, int64_t most)
 {
 	int64_t blocks = (n + per_block - 1) / per_block;

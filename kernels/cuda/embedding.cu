@@ -34,7 +34,7 @@ static __global__ void embedding_forward(const __grid_constant__ struct embeddin
 	}
 }
 
-/* A thread has N columns of one position and goes through the batch. */
+/* A thread has N columns of one position and loops over the batch. */
 template <typename T, int N>
 static __global__ void embedding_backward_wpe(const __grid_constant__ struct embedding<T> a)
 {
@@ -55,8 +55,8 @@ static __global__ void embedding_backward_wpe(const __grid_constant__ struct emb
 }
 
 /*
- * Rows stand in order of token, those of a token in order of position. The block of a token's first
- * row adds all of them up; the others have nothing to do.
+ * Rows are sorted by token, rows of one token by position. The block of a token's first row adds
+ * all of them up; the other blocks do nothing.
  */
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS) embedding_backward_wte(

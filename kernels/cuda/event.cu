@@ -5,12 +5,12 @@
 
 /*
  * Two events: inside a capture, one makes the dependency between streams and the other becomes a
- * node of the graph that can be timed and waited for from outside; one event cannot do both.
+ * graph node that code outside can time and wait for; one event cannot do both.
  */
 struct k_event {
 	struct k_context *ctx;
 	cudaEvent_t order, time;
-	unsigned long long capture; /* that the last record was part of, 0: none */
+	unsigned long long capture; /* that had the last record; 0: none */
 };
 
 int k_event_create(struct k_context *ctx, struct k_event **out)

@@ -6,8 +6,8 @@
 
 enum { LIMB_BITS = 32, LOWEST_BIT = 448, MANTISSA_BITS = 53, EXPONENT_BIAS = 1023 };
 /*
- * Threads of a block, for 16-bit elements, so that what they share stays below what every GPU gives
- * unasked, 48 KiB; blocks of a multiprocessor so that all have registers for what they fetch ahead.
+ * Threads of a block, for 16-bit elements, so that its shared memory stays below the default limit,
+ * 48 KiB; blocks of a multiprocessor so that registers suffice for prefetched elements.
  */
 enum { SQUARES_THREADS = 128, SQUARES_BLOCKS = 4 };
 static const int64_t limb_mask = 0xffffffff;
@@ -17,7 +17,7 @@ static __host__ __device__ double exact_value(const struct k_exact_sum *sum)
 	double value = 0;
 	int64_t carry = 0;
 
-	/* Carries are passed on first; from the lowest limb up each addition rounds once. */
+	/* Carries first; then each addition, from the lowest limb up, rounds once. */
 	for (int i = 0; i < K_EXACT_LIMBS; i++) {
 		int64_t limb = sum->limb[i] + carry;
 
@@ -33,12 +33,12 @@ double k_exact_value(const struct k_exact_sum *sum)
 }
 
 /*
- * Neighbouring limbs, kept in registers while addends fall among them: those whose lowest bit is in
+ * Neighbouring limbs, in registers while addends fall among them: the lowest bit of an addend is in
  * one of the first three.
  */
 enum { PENDING_STARTS = 3, PENDING_LIMBS = PENDING_STARTS + 2 };
 struct pending {
-	int limb; /* of the lowest; -1: none */
+	int limb; /* lowest one's; -1: none */
 	int64_t value[PENDING_LIMBS];
 	int64_t nonfinite;
 };
@@ -66,7 +66,7 @@ static __device__ int64_t warp_sum(int64_t x)
 	return x;
 }
 
-/* The same for all threads of a warp at once, one addition for those that agree on the limbs. */
+/* The same for a whole warp at once, one addition for threads with the same limbs. */
 static __device__ void flush_warp(struct pending *p, struct k_exact_sum *sum)
 {
 	unsigned int left;
@@ -88,8 +88,8 @@ static __device__ void flush_warp(struct pending *p, struct k_exact_sum *sum)
 }
 
 /*
- * d >= 0, a normal number, what squares of fp32 add up to: between limbs 3 and 21, so that there
- * are limbs on either side of it.
+ * d >= 0, a normal number, a sum of squares of fp32: it lies between limbs 3 and 21, so there are
+ * limbs on either side.
  */
 static __device__ void add(struct pending *p, struct k_exact_sum *shared, double d)
 {
@@ -127,7 +127,7 @@ static __device__ void add(struct pending *p, struct k_exact_sum *shared, double
 	}
 }
 
-/* What is not finite is counted and left out. */
+/* Counts a nonfinite value and returns 0. */
 static __device__ double finite(double value, int64_t *nonfinite)
 {
 	if (isfinite(value))
@@ -137,8 +137,8 @@ static __device__ double finite(double value, int64_t *nonfinite)
 }
 
 /*
- * K_SUM_LANES threads take a block, each its lane in turn. A square of fp32 is exact in double, so
- * fused or not the addition rounds the same.
+ * K_SUM_LANES threads take a block, one lane each. A square of fp32 is exact in double, so a fused
+ * addition rounds the same.
  */
 template <typename T>
 static __device__ double lane_squares(const T *x, int64_t n, int lane, int64_t *nonfinite)
@@ -158,14 +158,14 @@ static __device__ double lane_squares(const T *x, int64_t n, int lane, int64_t *
 	return d;
 }
 
-/* A warp's 32 blocks in shared memory, a row each, with room so that rows begin in other banks. */
+/* A warp's 32 blocks in shared memory, a row each, padded so that rows begin in other banks. */
 template <typename T> struct staged {
 	static const int wide = element_wide<T>::n, vecs = K_SUM_BLOCK_ELEMS / wide;
 	typedef struct element_packed<T, wide> vec;
 	vec rows[REDUCE_WARP][vecs + 1];
 };
 
-/* The same as a warp reads it, each thread its pieces of it. */
+/* The same as a warp reads it: each thread has its pieces. */
 template <typename T> struct fetched {
 	typename staged<T>::vec piece[staged<T>::vecs];
 };
@@ -193,7 +193,7 @@ static __device__ __forceinline__ void stage(struct staged<T> *to, const struct 
 	__syncwarp();
 }
 
-/* All lanes of a row by one thread. */
+/* One thread sums all lanes of a row. */
 template <typename T>
 static __device__ __forceinline__ double row_squares(
 	const typename staged<T>::vec *row, bool careful, int64_t *nonfinite)
@@ -225,8 +225,8 @@ static __device__ __forceinline__ double row_squares(
 }
 
 /*
- * Of the first `staged_blocks`, a multiple of 32, a warp takes 32 at a time, a thread a row, and
- * fetches its next ones while it works.
+ * A warp takes 32 of the first `staged_blocks` (a multiple of 32) at a time, one row per thread,
+ * and prefetches its next ones.
  */
 template <typename T>
 static __device__ __forceinline__ void staged_squares(struct staged<T> *mine, const T *x,
@@ -257,7 +257,7 @@ template <typename T> struct squares_of {
 	static const int threads = sizeof(T) == 2 ? SQUARES_THREADS : SQUARES_THREADS / 2;
 };
 
-/* Whole numbers are added: in whatever order, the same bits. What is not staged by lanes. */
+/* Integer additions: any order gives the same bits. Lanes take the blocks not staged. */
 template <typename T>
 static __global__ void __launch_bounds__(squares_of<T>::threads, SQUARES_BLOCKS)
 	sum_squares(struct k_exact_sum *sum, const T *x, int64_t n, int64_t staged_blocks)

@@ -9,7 +9,7 @@ static const float root_half = 0.7071067811865476f, inv_root_2pi = 0.39894228040
 
 /*
  * x P(x). tanh form: P = (1 + tanh u)/2 = 1/(1 + exp(-2u)), u = sqrt(2/pi)(x + 0.044715 x^3); exact
- * form: P = erfc(-x/sqrt 2)/2. exp(-2u) may be inf: P is then 0, and no inf meets another.
+ * form: P = erfc(-x/sqrt 2)/2. If exp(-2u) is inf, P is 0 and no inf meets another.
  */
 template <enum k_gelu GELU> static __device__ float value(float x)
 {
@@ -50,7 +50,7 @@ static __global__ void gelu_forward_pass(T *out, const T *pre, int64_t n)
 }
 
 /*
- * A block has GROUPS groups of N columns and LANES rows at a time, `rows` of them in all; a thread
+ * A block has GROUPS groups of N columns and takes LANES rows at a time, `rows` in all; a thread
  * reads AHEAD of its rows before it writes the first.
  */
 enum { GROUPS = COLUMN_SUM_GROUPS, LANES = COLUMN_SUM_LANES, AHEAD = 4 };

@@ -1,4 +1,4 @@
-/* gelu.cuh: GELU by itself, for where the matrix product cannot take it along. */
+/* gelu.cuh: GELU as a separate pass, where the matrix product cannot fuse it. */
 #ifndef GPT2D_KERNELS_CUDA_GELU_CUH
 #define GPT2D_KERNELS_CUDA_GELU_CUH
 

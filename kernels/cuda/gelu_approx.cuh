@@ -1,6 +1,6 @@
 /*
- * gelu_approx.cuh: GELU, tanh form, for results of 16 bits: x / (1 + exp(-2u)),
- * u = sqrt(2/pi)(x + 0.044715 x^3), with the hardware's 2^x and 1/x, which are good to some 1e-6.
+ * gelu_approx.cuh: GELU, tanh form, for results of 16 bits: x / (1 + exp(-2u)), u = sqrt(2/pi)(x +
+ * 0.044715 x^3), with the hardware's 2^x and 1/x, accurate to some 1e-6.
  */
 #ifndef GPT2D_KERNELS_CUDA_GELU_APPROX_CUH
 #define GPT2D_KERNELS_CUDA_GELU_APPROX_CUH
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float gelu_approx_part(
 	return gelu_approx_inverse(1 + element_exp2(x * fmaf(cubic, square, linear)));
 }
 
-/* linear, cubic: as above, from where the caller has them */
+/* linear, cubic: as above, passed by the caller */
 static __device__ __forceinline__ float gelu_approx(float x, float linear, float cubic)
 {
 	return x * gelu_approx_part(x, x * x, linear, cubic);
@@ -50,7 +50,7 @@ static __device__ __forceinline__ float gelu_approx_both(
 
 /*
  * Its derivative, for x within +-GELU_APPROX_HELD: beyond, it is 0 or 1 to the last bit, but an inf
- * might meet a 0.
+ * could meet a 0.
  */
 enum { GELU_APPROX_HELD = 15 };
 static __device__ __forceinline__ float gelu_approx_slope(float x)

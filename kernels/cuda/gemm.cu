@@ -37,7 +37,7 @@ static struct k_product make_product(const struct k_context *ctx, const struct g
 	return key;
 }
 
-/* The plan's choice: as it was made earlier, or by timing now. */
+/* The plan's choice: the earlier one, or one by timing now. */
 static void decide(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *call)
 {
 	const struct k_choice *known = gemm_choices_find(ctx, &p->choice.product);
@@ -75,7 +75,7 @@ static struct gemm_plan *find(struct k_stream *s, const struct gemm_call *call)
 static double seconds_of(const struct k_context *ctx, const struct gemm_plan *p)
 {
 	if (gemm_plan_own(p->choice.algorithm))
-		return 0; /* whatever it takes: its derivative is what backward is given */
+		return 0; /* always chosen: backward needs the derivative that it writes */
 	return p->choice.picoseconds < 0 ? INFINITY : (double)p->choice.picoseconds * 1e-12;
 }
 
@@ -94,7 +94,7 @@ int64_t gemm_sum_parts(struct k_stream *s, const struct gemm_call *call)
 								 : 0;
 }
 
-/* In a capture a counter's place that no other product of the graph has. */
+/* In a capture, a counter that no other product of the graph uses. */
 static void *workspace_for(struct k_stream *s, const struct gemm_plan *p)
 {
 	struct k_context *ctx = s->ctx;

@@ -1,7 +1,7 @@
 /*
- * gemm.cuh: matrix products by cuBLASLt, in its column-major terms, or by gemm_wgmma. The algorithm
- * for a shape is chosen once per context, by timing (gemm_trial.cuh), unless k_choices_set told one
- * by which this device and library can act.
+ * gemm.cuh: matrix products by cuBLASLt, in its column-major terms, or by gemm_wgmma. Each context
+ * chooses the algorithm for a shape once, by timing (gemm_trial.cuh), unless k_choices_set gave one
+ * that this device and library support.
  */
 #ifndef GPT2D_KERNELS_CUDA_GEMM_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_CUH
@@ -9,19 +9,19 @@
 #include "kernels/cuda/gemm_call.cuh"
 #include "kernels/cuda/stream.cuh"
 
-/* What the chosen algorithm takes; infinite when there is none for this call. */
+/* The chosen algorithm's time; infinite when there is none for this call. */
 double gemm_seconds(struct k_stream *s, const struct gemm_call *call);
 
 /*
- * Of GEMM_DGELU_SUMS: the chosen algorithm writes so many rows to sums (parts,m), each the sums
- * over some of n of d as it is rounded, so that together they are those over all; 0: it makes none.
+ * For GEMM_DGELU_SUMS: the number of rows that the chosen algorithm writes to sums (parts,m). Each
+ * row sums the rounded d over some of n; together they cover all of n. 0: it writes none.
  */
 int64_t gemm_sum_parts(struct k_stream *s, const struct gemm_call *call);
 
-/* The context fails, under this name, when there is no algorithm. */
+/* Without an algorithm the context fails, under this name. */
 void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call);
 
-/* Frees what was remembered. */
+/* Frees all plans. */
 void gemm_forget(struct k_context *ctx);
 
 #endif

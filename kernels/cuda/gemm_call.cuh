@@ -5,15 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is done beside the product. */
+/* Fused operations. */
 enum gemm_epilogue {
 	GEMM_PLAIN,
 	GEMM_BIAS,      /* bias (m) is added to each column */
 	GEMM_GELU,      /* d = GELU, tanh form, of the product; aux (m,n): gemm_wgmma_alone */
 	GEMM_GELU_BIAS, /* both */
-	GEMM_DGELU,     /* times the derivative of GELU that aux (m,n) says */
+	GEMM_DGELU,     /* times the derivative of GELU, from aux (m,n) */
 	GEMM_SUM_B,     /* bias (n) = sums of b over k */
-	GEMM_DGELU_SUMS /* GEMM_DGELU, and what gemm_sum_parts says */
+	GEMM_DGELU_SUMS /* GEMM_DGELU, and the sums of gemm_sum_parts */
 };
 
 struct gemm_call {
@@ -21,7 +21,7 @@ struct gemm_call {
 	int64_t m, n, k;
 	const void *a, *b; /* op(a) is (m,k), op(b) is (k,n) */
 	void *d;           /* (m,n) */
-	bool add;          /* to what d holds */
+	bool add;          /* to d's content */
 	enum gemm_epilogue epilogue;
 	void *bias, *aux;
 	float *sums; /* of GEMM_DGELU_SUMS; gemm_sum_parts */

@@ -70,7 +70,7 @@ int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int
 	return changed;
 }
 
-/* While s is captured nothing runs but the trials. */
+/* While s is captured only the trials run. */
 int k_choices_begin(struct k_stream *s, void *memory, int64_t bytes)
 {
 	int rc = k_graph_begin(s);
@@ -90,7 +90,7 @@ int k_choices_end(struct k_stream *s)
 
 	ctx->lent = NULL;
 	ctx->lent_bytes = 0;
-	/* a trial that came to nothing may be filling the memory still */
+	/* a failed trial may still be filling the memory */
 	good = context_check(ctx, "k_choices_end", cudaStreamSynchronize(ctx->internal)) && good;
 	return good && !k_context_error(ctx) ? 0 : -EIO;
 }

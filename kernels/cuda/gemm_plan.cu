@@ -26,7 +26,7 @@ static void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, 
 	cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value);
 }
 
-/* By enum gemm_epilogue. */
+/* Index: enum gemm_epilogue. */
 static const cublasLtEpilogue_t epilogues[] = {
 	CUBLASLT_EPILOGUE_DEFAULT,
 	CUBLASLT_EPILOGUE_BIAS,
@@ -34,7 +34,7 @@ static const cublasLtEpilogue_t epilogues[] = {
 	CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
 	CUBLASLT_EPILOGUE_DGELU,
 	CUBLASLT_EPILOGUE_BGRADB,
-	CUBLASLT_EPILOGUE_DGELU, /* the sums are left to a pass of their own */
+	CUBLASLT_EPILOGUE_DGELU, /* a separate pass computes the sums */
 };
 
 static void set_pointers(const struct gemm_plan *p, const void *bias, const void *aux)
@@ -71,7 +71,7 @@ bool gemm_plan_describe(struct gemm_plan *p, const struct gemm_call *c)
 	return true;
 }
 
-/* What stands for gemm_wgmma among the algorithms: none of cuBLASLt's begins so. */
+/* The algorithm that means gemm_wgmma: none of cuBLASLt's begins so. */
 static const uint64_t own_algorithm[K_ALGORITHM_WORDS] = {UINT64_MAX, GEMM_WGMMA_VERSION};
 
 bool gemm_plan_own(const uint64_t algorithm[K_ALGORITHM_WORDS])
@@ -85,7 +85,7 @@ bool gemm_plan_makes_sums(
 	return p->choice.product.epilogue == GEMM_DGELU_SUMS && gemm_plan_own(algorithm);
 }
 
-/* What the heuristic names for this much workspace, added to found[0..n) unless it is there. */
+/* Adds the heuristic's results for this workspace size to found[0..n), without duplicates. */
 static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size_t workspace,
 	struct gemm_candidate found[GEMM_CANDIDATES], int n)
 {
@@ -129,9 +129,8 @@ static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size
 }
 
 /*
- * The heuristic gives some eight at a time. Those that take no workspace are not always among them,
- * and in a graph they are the cheaper ones: what others keep there is set to 0 by a node of its
- * own.
+ * The heuristic returns eight at a time. Algorithms without workspace may be missing among them,
+ * and in a graph they are cheaper: the others need a node that zeroes a part of their workspace.
  */
 int gemm_plan_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	struct gemm_candidate found[GEMM_CANDIDATES])

@@ -10,11 +10,11 @@ enum { ROUNDS = 4 };
 
 struct trial {
 	struct trial_memory memory;
-	int times; /* products of a round */
+	int times; /* products per round */
 	cudaEvent_t from, to;
 };
 
-/* Numbers in [1/2, 1) of either sign. On zeros the matrix units run faster than on real data. */
+/* Numbers in [1/2, 1) of either sign. On zeros the matrix units are faster than on real data. */
 static __global__ void gemm_trial_fill(uint32_t *words, int64_t n, uint32_t fixed, uint32_t random)
 {
 	int64_t stride = (int64_t)gridDim.x * blockDim.x;
@@ -49,10 +49,10 @@ static void trial_finish(struct trial *t)
 		cudaEventDestroy(t->from);
 	if (t->to)
 		cudaEventDestroy(t->to);
-	cudaGetLastError(); /* no memory for a trial is no failure */
+	cudaGetLastError(); /* a trial may lack memory */
 }
 
-/* With as many copies as it takes, or one; false: there is no memory for that. */
+/* With as many copies as needed, or one; false: not enough memory. */
 static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct trial *t)
 {
 	struct trial_memory *m = &t->memory;
@@ -67,7 +67,7 @@ static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct 
 	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
-/* Where it lies for the i-th product of a round. */
+/* Its address in the i-th product of a round. */
 static char *trial_at(const struct trial *t, enum trial_part what, int i)
 {
 	const struct trial_memory *m = &t->memory;
@@ -75,7 +75,7 @@ static char *trial_at(const struct trial *t, enum trial_part what, int i)
 	return (char *)m->part[what] + (size_t)(i % m->copies) * m->step[what];
 }
 
-/* A round's products, one after another, as a graph: that is how they are run in a step. */
+/* A round's products in sequence as a graph, which is how a step runs them. */
 static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
 	const struct gemm_call *c, const struct trial *t, const struct gemm_candidate *by)
 {
@@ -115,7 +115,7 @@ static cudaError_t ended(void *event)
 	return cudaEventQuery((cudaEvent_t)event);
 }
 
-/* Seconds of one product; infinite when it failed. */
+/* Seconds per product; infinite when it failed. */
 static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec)
 {
 	float ms = 0;
@@ -130,7 +130,7 @@ static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphE
 	return (double)ms * 1e-3 / t->times;
 }
 
-/* About as long for small products as for large ones, and through all copies. */
+/* So many that small and large products take about as long and use all copies. */
 static int trial_times(const struct trial *t, double guess)
 {
 	const double round_seconds = 2e-4;
@@ -141,8 +141,8 @@ static int trial_times(const struct trial *t, double guess)
 }
 
 /*
- * Best of some rounds, in which the candidates take turns: clocks and power that change meanwhile
- * are the same for all.
+ * The best of some rounds. Candidates alternate, so changes of clocks and power affect all of them
+ * alike.
  */
 static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	const struct gemm_call *call, const struct trial *t, const struct gemm_candidate *found,
@@ -154,7 +154,7 @@ static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
 		exec[i] = capture_trial(ctx, p, call, t, &found[i]);
 		seconds[i] = INFINITY;
 	}
-	for (int round = -1; round < ROUNDS; round++) { /* the first is to warm up */
+	for (int round = -1; round < ROUNDS; round++) { /* round -1 is a warm-up */
 		for (int i = 0; i < n; i++) {
 			double once = exec[i] ? run_trial(ctx, t, exec[i]) : INFINITY;
 
@@ -168,7 +168,7 @@ static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	}
 }
 
-/* Where sums are wanted, an algorithm that makes none leaves a pass over d to be made. */
+/* If sums are needed, an algorithm without them costs another pass over d. */
 static void count_passes(const struct k_context *ctx, const struct gemm_plan *p,
 	const struct gemm_candidate *found, int n, const double alone[GEMM_CANDIDATES],
 	double with_pass[GEMM_CANDIDATES])
@@ -184,8 +184,8 @@ static void count_passes(const struct k_context *ctx, const struct gemm_plan *p,
 }
 
 /*
- * Of those that cannot be told from the fastest the one that the heuristic named first, so that it
- * is the same one next time.
+ * Among candidates as fast as the fastest, the first in the heuristic's order, so that the next
+ * trial chooses the same one.
  */
 static int fastest(const double seconds[GEMM_CANDIDATES], int n)
 {
@@ -200,7 +200,7 @@ static int fastest(const double seconds[GEMM_CANDIDATES], int n)
 	return isfinite(least) ? first : 0;
 }
 
-/* What the operations would take at 5e14 in a second, as large products do on Hopper in 16 bits. */
+/* The time at 5e14 operations per second, the rate of large 16-bit products on Hopper. */
 static double guess_seconds(const struct gemm_call *c)
 {
 	const double operation_seconds = 2e-15;

@@ -5,10 +5,10 @@
 #include "kernels/cuda/gemm_plan.cuh"
 
 /*
- * The plan's choice and its workspace_bytes, for a call that is one of the plan's: its candidates
- * are timed in turn, on memory and a stream that are not the call's. Without enough memory for that
- * (k_choices_bytes says how much) the first is taken and the choice's timed is 0; without a
- * candidate the choice's picoseconds stay -1.
+ * Sets the plan's choice and workspace_bytes for a call, one of the plan's: times its candidates in
+ * turn, on other memory and another stream than the call's. Without enough memory (k_choices_bytes
+ * gives the size) it takes the first and sets the choice's timed to 0; without a candidate the
+ * choice's picoseconds stay -1.
  */
 void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c);
 

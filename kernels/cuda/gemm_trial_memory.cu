@@ -6,8 +6,8 @@
 #include "kernels/cuda/stream.cuh"
 
 /*
- * In a step b was written or read just before, while a and what is written have long left the
- * device's cache: of these there are so many that they do not fit there, taken in turn.
+ * In a step b was just written or read and is in the device's cache; a and the results are not. A
+ * trial uses so many copies of these in turn that they do not fit into the cache.
  */
 static const size_t beyond_cache_bytes = 128 << 20;
 
@@ -47,7 +47,7 @@ static struct trial_memory describe(const struct k_context *ctx, enum k_dtype dt
 	return m;
 }
 
-/* The next part that there is room for begins at *used of what is lent; false: it has no room. */
+/* Takes the next part from the lent memory at *used; false: no room. */
 static bool place(size_t bytes, size_t lent_bytes, size_t *used)
 {
 	if (bytes > lent_bytes - *used)
@@ -59,7 +59,7 @@ static bool place(size_t bytes, size_t lent_bytes, size_t *used)
 static bool take_own(struct k_context *ctx, struct trial_memory *m, int part)
 {
 	if (cudaMalloc(&m->part[part], m->bytes[part]) != cudaSuccess) {
-		cudaGetLastError(); /* no memory for a trial is no failure */
+		cudaGetLastError(); /* a trial may lack memory */
 		m->part[part] = NULL;
 		return false;
 	}
@@ -109,7 +109,7 @@ void gemm_trial_memory_give_back(struct trial_memory *m)
 size_t gemm_trial_memory_own_bytes(const struct k_context *ctx, enum k_dtype dtype,
 	const struct gemm_call *c, size_t lent_bytes)
 {
-	const size_t block = 2 << 20; /* of cudaMalloc */
+	const size_t block = 2 << 20; /* cudaMalloc's */
 	struct trial_memory m = describe(ctx, dtype, c, true);
 	size_t used = 0, own = 0;
 

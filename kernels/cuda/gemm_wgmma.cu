@@ -6,7 +6,7 @@
 
 #if WGMMA_THERE
 
-/* All steps of a result; the last is under way still, and its place not let go. */
+/* All steps of a result; the last is still under way and keeps its place. */
 template <typename E, bool TURNED>
 static __device__ __forceinline__ void multiply(
 	sums &d, const struct ring &r, struct place at, struct position &step, int k)
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #if WGMMA_THERE
 	struct ring r = ring_init();
 
-	/* of 168 registers that a thread begins with */
+	/* a thread begins with 168 registers */
 	if (threadIdx.x < GROUPS * WGMMA_THREADS) {
 		asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 		work<E, TURNED, SLOPE>(p, r);
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 			bring<TURNED>(p, r);
 		__syncwarp();
 	}
-	/* others of the cluster write to this block's memory and barriers */
+	/* other blocks of the cluster write to this memory and barriers */
 	bulk_cluster_sync();
 #endif
 }
@@ -113,7 +113,7 @@ static bool is_slope(int epilogue)
 
 bool gemm_wgmma_there(const struct k_context *ctx)
 {
-	const int capability = 90; /* the one that it is compiled for */
+	const int capability = 90; /* compiled for this one */
 
 	return ATTENTION_WGMMA_BUILT && ctx->capability == capability &&
 		SHARED_BYTES <= ctx->block_shared_bytes;
@@ -127,7 +127,7 @@ bool gemm_wgmma_kind(const struct k_product *product)
 
 bool gemm_wgmma_alone(const struct k_context *ctx, const struct k_product *product)
 {
-	const int64_t least = 1 << 21; /* below, cuBLASLt's may be faster */
+	const int64_t least = 1 << 21; /* below, cuBLASLt may be faster */
 
 	return ctx->own_products ||
 		(gemm_wgmma_there(ctx) && (product->dtype == K_BF16 || product->dtype == K_FP16) &&
@@ -144,7 +144,7 @@ bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *produc
 	if (!gemm_wgmma_there(ctx) || !gemm_wgmma_kind(product) ||
 		(product->dtype != K_BF16 && product->dtype != K_FP16))
 		return false;
-	/* a lies with k as its columns in the one, as its rows in the other */
+	/* k is a's columns in one, a's rows in the other */
 	if (product->transpose_a == is_slope(product->epilogue) || product->transpose_b ||
 		product->add)
 		return false;

@@ -1,7 +1,7 @@
 /*
- * gemm_wgmma_finish.cuh: what becomes of a group's sums: GELU of them, or they times its
- * derivative, and sums of the columns of that. Each warp sees to its own rows, a tile at a time,
- * and waits for no other.
+ * gemm_wgmma_finish.cuh: the last step for a group's sums: GELU of them, or their product with its
+ * derivative, and the column sums of that. Each warp handles its own rows, a tile at a time, and
+ * waits for no other warp.
  */
 #ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
@@ -22,7 +22,7 @@ static __device__ __forceinline__ void put_matrices(uint32_t address, const uint
 		: "memory");
 }
 
-/* Sums begin as the bias. */
+/* Sums begin with the bias. */
 template <typename E>
 static __device__ __forceinline__ void begin(sums &d, const E *bias, int column, int m)
 {
@@ -41,13 +41,13 @@ static __device__ __forceinline__ void begin(sums &d, const E *bias, int column,
 	}
 }
 
-/* The number of the calling warp, the same in all its registers. */
+/* The calling warp's number, uniform in the warp. */
 static __device__ __forceinline__ int warp_of_block()
 {
 	return __shfl_sync(0xffffffff, (int)(threadIdx.x / 32), 0);
 }
 
-/* A lane's part of two neighbouring 8 columns of its warp's rows, as matrices are put and taken. */
+/* A lane's part of two neighbouring 8 columns of its warp's rows, for ldmatrix and stmatrix. */
 static __device__ __forceinline__ uint32_t lane_piece(uint32_t tile, int n)
 {
 	int warp = (int)(threadIdx.x % WGMMA_THREADS / 32), lane = threadIdx.x & 31;
@@ -55,7 +55,7 @@ static __device__ __forceinline__ uint32_t lane_piece(uint32_t tile, int n)
 	return mma_piece(tile, WARP_ROWS * warp + (lane & 15), n + (lane >> 4));
 }
 
-/* A warp's rows of 64 columns of the sums, two neighbouring 8 columns to four words. */
+/* A warp's rows of 64 columns of the sums; four words hold two neighbouring 8 columns. */
 typedef uint32_t words[4][4];
 
 static __device__ __forceinline__ void put(uint32_t tile, const words &x)
@@ -66,8 +66,8 @@ static __device__ __forceinline__ void put(uint32_t tile, const words &x)
 }
 
 /*
- * y: GELU of d. slope: its derivative there, in fp16 whatever E is, which is 8 times as exact for
- * what lies between -0.13 and 1.13.
+ * y: GELU of d. slope: its derivative there, in fp16 for any E, 8 times as exact for values between
+ * -0.13 and 1.13.
  */
 template <typename E>
 static __device__ __forceinline__ void gelu_of(
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void gelu_of(
 	}
 }
 
-/* A lane's part of sums of 64 columns: two of each 8, as accumulators have them. */
+/* A lane's part of sums of 64 columns: two of each 8, in the accumulators' layout. */
 enum { LANE_SUMS = 16 };
 
 static __device__ __forceinline__ void begin_sums(float (&total)[LANE_SUMS])
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void begin_sums(float (&total)[LANE_SUMS])
 		total[i] = 0;
 }
 
-/* x, derivatives of GELU, becomes d times them; total += that, as it is rounded. */
+/* x, derivatives of GELU, becomes the product with d; total += the rounded products. */
 template <typename E>
 static __device__ __forceinline__ void times_slope(
 	words &x, const float (*d)[4], float (&total)[LANE_SUMS])
@@ -119,7 +119,7 @@ static __device__ __forceinline__ void times_slope(
 	}
 }
 
-/* The tiles of a group's result come one column after another: where a warp's rows of one lie. */
+/* The address of a warp's rows of a tile; a result's tiles go by columns. */
 static __device__ __forceinline__ struct corner rows_of(struct corner c, int warp, int tile)
 {
 	return {c.row + tile % UP * WGMMA_TILE + warp % GROUP_WARPS * WARP_ROWS,
@@ -132,8 +132,8 @@ static __device__ __forceinline__ uint32_t warp_part(uint32_t tile, int warp)
 }
 
 /*
- * GELU's numbers, once more for each tile: with constants the compiler has all of a result go
- * through GELU before the first tile goes to memory, which takes more registers than there are.
+ * GELU's constants, reloaded for each tile: otherwise the compiler computes GELU of the whole
+ * result before it stores the first tile, which takes more registers than there are.
  */
 static __device__ __forceinline__ void gelu_numbers(
 	const struct ring &r, float &linear, float &cubic)
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void gelu_numbers(
 		     : "memory");
 }
 
-/* What a warp has put in its rows of a tile goes to memory. */
+/* Stores the warp's rows of a tile. */
 static __device__ __forceinline__ void send(
 	const CUtensorMap *to, uint32_t tile, struct corner c, int warp, int i)
 {
@@ -154,8 +154,8 @@ static __device__ __forceinline__ void send(
 }
 
 /*
- * Two pairs of tiles, one of which is written while the other goes to memory: what was put is sent
- * once the next is made, so that nothing waits for it to be there.
+ * Two pairs of tiles alternate: the warp fills one while the other is stored. It sends a pair after
+ * it has computed the next, so that nothing waits for the writes.
  */
 template <typename E>
 static __device__ __forceinline__ void finish_gelu(
@@ -194,7 +194,7 @@ static __device__ __forceinline__ void finish_gelu(
 	}
 }
 
-/* The warp's rows of a result's tile of aux, into place i of its group's ring. */
+/* Loads the warp's rows of a result's tile of aux into place i of its group's ring. */
 static __device__ __forceinline__ void ask_for_aux(const struct product_maps &p,
 	const struct ring &r, int warp, struct corner c, int tile, int i)
 {
@@ -207,7 +207,7 @@ static __device__ __forceinline__ void ask_for_aux(const struct product_maps &p,
 	bulk_load(warp_part(r.own(warp, i), warp), &p.aux, at.column, at.row, 0, r.there(warp, i));
 }
 
-/* The place of tile - 2 is free for the one OWN_TILES after that; i is tile's own place. */
+/* Loads the tile OWN_TILES after tile - 2 into that one's place; i is tile's own place. */
 static __device__ __forceinline__ void ask_for_more(const struct product_maps &p,
 	const struct ring &r, int warp, struct corner c, struct corner next, int tile, int i)
 {
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void ask_for_more(const struct product_maps &p
 		ask_for_aux(p, r, warp, next, tile - TILES, i);
 }
 
-/* Two lanes give each other half of what they have. */
+/* Two lanes exchange halves and add them. */
 template <int HALF>
 static __device__ __forceinline__ void add_lanes(float (&total)[LANE_SUMS])
 {
@@ -235,8 +235,8 @@ static __device__ __forceinline__ void add_lanes(float (&total)[LANE_SUMS])
 }
 
 /*
- * Sums over a warp's rows of its group's result, of one column of tiles. Once lanes that have the
- * same columns have added up, lane l has columns 2 l and 2 l + 1.
+ * Sums over a warp's rows of its group's result, for one column of tiles. After lanes with the same
+ * columns have added theirs, lane l has columns 2 l and 2 l + 1.
  */
 static __device__ __forceinline__ void keep_sums(const struct product_maps &p, int warp,
 	struct corner c, int column, float (&total)[LANE_SUMS])
@@ -252,8 +252,8 @@ static __device__ __forceinline__ void keep_sums(const struct product_maps &p, i
 }
 
 /*
- * In place, where aux was. A tile is sent once the next is made; when it has gone to memory, it is
- * asked for the one OWN_TILES on, which may be the next result's.
+ * In place, over aux. A tile is sent once the next is computed; after its store, its place loads
+ * the tile OWN_TILES later, which may be the next result's.
  */
 template <typename E>
 static __device__ __forceinline__ void finish_slope(const struct product_maps &p,

@@ -1,18 +1,18 @@
 /*
- * gemm_wgmma_ring.cuh: how gemm_wgmma's kernels lie in shared memory, and the thread that brings
- * operands there.
+ * gemm_wgmma_ring.cuh: the shared memory of gemm_wgmma's kernels, and the thread that loads
+ * operands.
  *
- * In terms of rows of memory: d (n,m) is b (n,k) times a, which lies as (m,k) or, TURNED, as (k,m).
+ * In terms of rows of memory: d (n,m) is b (n,k) times a, stored as (m,k) or, TURNED, as (k,m).
  *
- * A block stays on each multiprocessor. One thread of it asks the copy engine for the operands, 64
- * of k at a time, in a ring of STAGES places; two groups of four warps make a result of
- * 64 UP x 64 ACROSS each, in turn: while the matrix units work for one of them, the other has what
- * they made for it go through GELU and to memory. Blocks of a cluster, CLUSTER_UP x CLUSTER_ACROSS,
- * make neighbouring results: each brings a part of what a row or a column of them has in common to
- * all of these, so that less is asked of the L2 cache.
+ * Each multiprocessor has one persistent block. One of its threads has the copy engine load the
+ * operands, 64 of k at a time, into a ring of STAGES places. Two groups of four warps alternate on
+ * results of 64 UP x 64 ACROSS: while the matrix units work for one group, the other computes GELU
+ * of its result and stores it. The blocks of a cluster, CLUSTER_UP x CLUSTER_ACROSS, make
+ * neighbouring results: each loads a part of a shared row or column for all of them, which reduces
+ * reads from the L2 cache.
  *
- * The size of a result is what the way from L2 to a multiprocessor allows: 64 of k are 40 KB for
- * 768 cycles of the matrix units.
+ * The bandwidth from L2 to a multiprocessor limits the size of a result: 64 of k are 40 KB for 768
+ * cycles of the matrix units.
  */
 #ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_RING_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_WGMMA_RING_CUH
@@ -30,10 +30,10 @@ enum {
 	GROUP_WARPS = WGMMA_THREADS / 32,
 	ROW_BYTES = WGMMA_TILE_BYTES / WGMMA_TILE,
 	STAGE_BYTES = (UP + ACROSS) * WGMMA_TILE_BYTES,
-	TILES = UP * ACROSS, /* of a group's result */
+	TILES = UP * ACROSS, /* per group's result */
 	/*
-	 * A ring of a group's own, for what goes to memory or comes from there beside operands.
-	 * Each of its warps sees to WARP_ROWS of a tile by itself.
+	 * Each group's own ring, for stores and for loads other than operands. Each warp handles
+	 * WARP_ROWS of a tile by itself.
 	 */
 	OWN_TILES = 4,
 	WARP_ROWS = WGMMA_TILE / GROUP_WARPS,
@@ -42,13 +42,13 @@ enum {
 	BARRIERS_AT = OWN_AT + GROUPS * OWN_TILES * WGMMA_TILE_BYTES,
 	BARRIERS = 2 * STAGES + GROUPS + GROUPS * OWN_TILES * GROUP_WARPS,
 	NUMBERS_AT = BARRIERS_AT + 8 * BARRIERS, /* GELU's two; gelu_numbers */
-	/* 1024 more: the tiles' place is rounded up to a multiple of it */
+	/* 1024 more: the tiles' address is rounded up to a multiple of it */
 	SHARED_BYTES = NUMBERS_AT + 8 + 1024
 };
 
 static_assert(TILES >= OWN_TILES, "a group's ring is filled by one result");
 
-/* A block's part of the rows, and of the columns: of these as they lie, or of each tile's k. */
+/* A block's part of the rows and of the columns; PART_K: instead, of each tile's k. */
 enum {
 	PART_ROWS = UP * WGMMA_TILE / CLUSTER_ACROSS,
 	PART_COLUMNS = ACROSS * WGMMA_TILE / CLUSTER_UP,
@@ -59,9 +59,9 @@ struct product_maps {
 	CUtensorMap rows, columns; /* operands: b, a */
 	CUtensorMap d, aux;
 	const void *bias;
-	float *sums; /* NULL, or (parts,m): of columns, by each warp of each group's result */
+	float *sums; /* NULL, or (parts,m): column sums by each warp for each group's result */
 	int m, k, parts;
-	int across, all; /* clusters side by side, and all of them */
+	int across, all; /* clusters per row, and in all */
 };
 
 #if WGMMA_THERE
@@ -75,7 +75,7 @@ struct ring {
 	{
 		return base + (uint32_t)(i * STAGE_BYTES);
 	}
-	/* tile i of those of a warp's group */
+	/* tile i of a warp's group */
 	__device__ uint32_t own(int warp, int i) const
 	{
 		return base + OWN_AT +
@@ -98,7 +98,7 @@ struct ring {
 	{
 		return barrier(2 * STAGES + group);
 	}
-	/* the warp's rows of tile i are there */
+	/* the warp's rows of tile i have arrived */
 	__device__ uint32_t there(int warp, int i) const
 	{
 		return barrier(2 * STAGES + GROUPS + warp * OWN_TILES + i);
@@ -129,7 +129,7 @@ static __device__ __forceinline__ struct ring ring_init()
 	return r;
 }
 
-/* Where the ring stands. */
+/* The ring's current place. */
 struct position {
 	int stage, round;
 
@@ -175,7 +175,7 @@ static __device__ __forceinline__ struct corner corner_of(
 	return {row * UP * WGMMA_TILE, column * ACROSS * WGMMA_TILE};
 }
 
-/* The same where there is such a result; else rows are below 0. */
+/* The same if there is such a result; else rows are below 0. */
 static __device__ __forceinline__ struct corner corner_or_none(
 	const struct product_maps &p, struct place at, int t)
 {
@@ -184,7 +184,7 @@ static __device__ __forceinline__ struct corner corner_or_none(
 	return {-1, -1};
 }
 
-/* ---- the thread that brings operands ---- */
+/* ---- the thread that loads operands ---- */
 
 template <bool TURNED>
 static __device__ __forceinline__ void bring_step(const struct product_maps &p,
@@ -233,9 +233,9 @@ static __device__ __forceinline__ void bring(const struct product_maps &p, const
 	}
 }
 
-/* ---- those that take them ---- */
+/* ---- warps that use them ---- */
 
-/* All of a warp have done with a place, in each block that brings a part of it. */
+/* The warp releases a place in each block that loads a part of it. */
 static __device__ __forceinline__ void let_go(struct place at, uint32_t empty)
 {
 	int lane = threadIdx.x & 31;

@@ -10,7 +10,7 @@ struct k_graph {
 	cudaGraphExec_t exec;
 };
 
-/* ---- without the setting of counters ---- */
+/* ---- drop the zeroing of counters ---- */
 
 enum { NEIGHBOURS_MAX = 16 };
 
@@ -19,7 +19,7 @@ struct neighbours {
 	size_t n;
 };
 
-/* The two questions, with as many answers as there is room for. */
+/* The two queries; out has room for a limited number of nodes. */
 #if CUDART_VERSION >= 13000
 typedef cudaError_t ask_fn(
 	cudaGraphNode_t node, cudaGraphNode_t *out, cudaGraphEdgeData *edges, size_t *n);
@@ -29,7 +29,7 @@ typedef cudaError_t ask_fn(cudaGraphNode_t node, cudaGraphNode_t *out, size_t *n
 static ask_fn *const before_it = cudaGraphNodeGetDependencies;
 static ask_fn *const after_it = cudaGraphNodeGetDependentNodes;
 
-/* plain: there are no more than that, and the edges to them are of the usual kind */
+/* plain: all neighbours fit into out, and their edges are of the default kind */
 static cudaError_t ask(ask_fn *question, cudaGraphNode_t node, struct neighbours *out, bool *plain)
 {
 	cudaError_t rc;
@@ -62,7 +62,7 @@ static cudaError_t add_edge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNo
 #endif
 }
 
-/* Whether the node sets some of these bytes, and nothing else, to 0. */
+/* Whether the node only zeroes some of these bytes. */
 static bool sets_counter(cudaGraphNode_t node, uintptr_t first, size_t bytes)
 {
 	cudaGraphNodeType type;
@@ -78,8 +78,8 @@ static bool sets_counter(cudaGraphNode_t node, uintptr_t first, size_t bytes)
 }
 
 /*
- * What comes behind the node comes behind what it waited for. A node whose neighbours are too many,
- * or joined to it in an unusual way, stays: it does no harm.
+ * Makes the node's successors depend on its predecessors. A node with too many neighbours or with
+ * unusual edges stays: it does no harm.
  */
 static cudaError_t take_out(cudaGraph_t graph, cudaGraphNode_t node)
 {
@@ -158,7 +158,7 @@ static bool begin(struct k_stream *s)
 	return false;
 }
 
-/* Relaxed: operations may allocate and try out matrix products while they are captured. */
+/* Relaxed: operations may allocate and try matrix products during a capture. */
 int k_graph_begin(struct k_stream *s)
 {
 	if (!stream_ready(s))
@@ -172,7 +172,7 @@ int k_graph_begin(struct k_stream *s)
 	return -EIO;
 }
 
-/* The first node sets all counters and is larger than those that are dropped. */
+/* The first node zeroes all counters and is larger than the nodes to drop. */
 static bool drop_zeroing(struct k_context *ctx, cudaGraph_t graph)
 {
 	if (graph_drop_zeroing(graph, ctx->counters, GRAPH_COUNTERS * GRAPH_COUNTER_BYTES))
@@ -181,7 +181,7 @@ static bool drop_zeroing(struct k_context *ctx, cudaGraph_t graph)
 	return false;
 }
 
-/* What ended a capture before its end leaves the runtime's last error behind. */
+/* A capture that failed early leaves an error as the runtime's last one. */
 static bool make_exec(struct k_stream *s, cudaGraphExec_t *exec)
 {
 	cudaGraph_t graph = NULL;
@@ -213,7 +213,7 @@ int k_graph_end(struct k_stream *s, struct k_graph **out)
 	}
 	g->ctx = s->ctx;
 	g->exec = exec;
-	/* now, so that the first launch is as the others */
+	/* now, so that the first launch is no slower */
 	context_check(s->ctx, "k_graph_end", cudaGraphUpload(exec, s->cuda));
 	*out = g;
 	return 0;

@@ -7,11 +7,11 @@
 static const float epsilon = 1e-5f;
 
 /*
- * A warp takes a row and keeps it in registers, CHUNKS times 32 accesses of N elements. Wider rows
- * go the plain way: a block takes a row and keeps it in shared memory.
+ * A warp takes a row and keeps it in registers: CHUNKS times 32 accesses of N elements. The plain
+ * way serves wider rows: a block takes a row and keeps it in shared memory.
  */
 enum { WARPS = 4, ROW_ELEMS_MAX = 1024, PLAIN_THREADS = 256, PLAIN_ROWS = 16 };
-/* Backward's blocks have so many warps, and a multiprocessor room for so many of them. */
+/* Warps of a block of backward, and warps that a multiprocessor has room for. */
 enum { BACKWARD_WARPS = 12, BACKWARD_BLOCKS = 2, BACKWARD_ROWS = 2 };
 
 template <typename T> struct forward {
@@ -23,7 +23,7 @@ template <typename T> struct forward {
 	struct philox_dropout drop;
 };
 
-/* Elements c .. c+N-1 of row r, the residual stored on the way. DROP: inp2 may be dropped. */
+/* Elements c .. c+N-1 of row r; stores the residual. DROP: dropout may apply to inp2. */
 template <typename T, int N, bool DROP>
 static __device__ __forceinline__ void read_input(
 	float (&x)[N], const struct forward<T> &a, int64_t r, int64_t c)
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void read_input(
 		x[j] += y[j];
 	element_pack(packed, x);
 	*(struct element_packed<T, N> *)(a.residual + r * a.C + c) = packed;
-	element_unpack(x, packed); /* as it is rounded */
+	element_unpack(x, packed); /* as rounded */
 }
 
 template <typename T, int N>
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void write_output(
 	element_store(a.out + r * a.C + c, x);
 }
 
-/* WHOLE: a row is CHUNKS times 32 accesses, no less, and nothing is dropped. */
+/* WHOLE: a row is exactly CHUNKS times 32 accesses, without dropout. */
 template <typename T, int N, int CHUNKS, bool WHOLE>
 static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 	layernorm_forward_warp(const __grid_constant__ struct forward<T> a)
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 		for (int j = 0; j < N; j++) {
 			float d = x[i][j] - sum;
 
-			/* an fma in both: with and without dropout a row has the same statistics */
+			/* an fma in both: dropout does not change a row's statistics */
 			if (WHOLE || (i * REDUCE_WARP + lane) * N < C)
 				squares = fmaf(d, d, squares);
 		}
@@ -217,15 +217,15 @@ template <typename T> struct backward {
 	int64_t R, C;
 };
 
-/* What a thread works on at a time: N columns of some rows. */
+/* A thread's unit of work: N columns of some rows. */
 template <typename T, int N> struct piece {
 	struct element_packed<T, N> inp[BACKWARD_ROWS], dout[BACKWARD_ROWS], add[BACKWARD_ROWS];
 	float mean[BACKWARD_ROWS], rstd[BACKWARD_ROWS];
 };
 
 /*
- * Where an element lies. Of WHOLE shapes each thread has all of its columns and rows, and all
- * elements can be numbered by an int.
+ * An element's address. In WHOLE shapes each thread has all of its columns and rows, and an int can
+ * number all elements.
  */
 template <bool WHOLE>
 static __device__ __forceinline__ int64_t place(int64_t r, int64_t c, int64_t C)
@@ -255,8 +255,8 @@ static __device__ __forceinline__ void fetch(
 }
 
 /*
- * element_unpack once more, by instructions which to the compiler are others: of the same it would
- * keep what it made of the words, and put other registers away for that.
+ * element_unpack by different instructions: with the same ones the compiler would keep the earlier
+ * results and spill other registers.
  */
 template <int N>
 static __device__ __forceinline__ void unpack_again(
@@ -291,12 +291,12 @@ static __device__ __forceinline__ void unpack_again(
 	element_unpack(x, p);
 }
 
-/* What a thread has summed up of its columns: dweight, dbias, dsum. */
+/* A thread's sums over its columns: dweight, dbias, dsum. */
 enum { SUM_DWEIGHT, SUM_DBIAS, SUM_DINP, SUMS };
 
 /*
- * sum, with_x: this thread's part of each row's sums of d and of d x. x is off by the rounding of
- * mean rstd, no more than by that of inp itself.
+ * sum, with_x: this thread's part of each row's sums of d and of d x. The error of x is the
+ * rounding of mean rstd, no more than that of inp itself.
  */
 template <typename T, int N>
 static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
@@ -326,8 +326,8 @@ static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
 }
 
 /*
- * sum, with_x: of the whole row, over C. What is linear in inp is taken together: dinp = add + dout
- * (rstd weight) - inp (rstd^2 with_x) + mean rstd^2 with_x - rstd sum.
+ * sum, with_x: of the whole row, over C. Terms linear in inp are combined: dinp = add + dout (rstd
+ * weight) - inp (rstd^2 with_x) + mean rstd^2 with_x - rstd sum.
  */
 template <typename T, int N, bool WHOLE>
 static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
@@ -355,7 +355,7 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 		element_pack(packed, dinp);
 		*(struct element_packed<T, N> *)(a.dinp + place<WHOLE>(first, c, C) + i * C) =
 			packed;
-		element_unpack(dinp, packed); /* as it is rounded */
+		element_unpack(dinp, packed); /* as rounded */
 #pragma unroll
 		for (int j = 0; j < N; j++)
 			total[SUM_DINP][j] += dinp[j];
@@ -363,9 +363,9 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 }
 
 /*
- * All four over a warp, the order of each that of reduce_warp_sum, in 18 instructions where one by
- * one they take 40: with each step a lane has half of what it had. Lanes 0, 8, 16 and 24 end with
- * sum[0], with_x[0], sum[1] and with_x[1].
+ * Sums all four over a warp, each in the order of reduce_warp_sum, in 18 instructions instead of
+ * 40: each step halves what a lane holds. Lanes 0, 8, 16 and 24 end with sum[0], with_x[0], sum[1]
+ * and with_x[1].
  */
 static __device__ __forceinline__ float reduce_four(
 	const float (&sum)[BACKWARD_ROWS], const float (&with_x)[BACKWARD_ROWS])
@@ -384,8 +384,8 @@ static __device__ __forceinline__ float reduce_four(
 }
 
 /*
- * x / C with C's inverse at hand, in three instructions: the same bits for normal numbers and the
- * widths of GPT-2 (tried for all fractions), nan for inf.
+ * x / C by C's inverse, in three instructions: the same bits for normal numbers and the widths of
+ * GPT-2 (tried for all fractions), nan for inf.
  */
 static __device__ __forceinline__ float over(float x, float C, float inverse)
 {
@@ -400,8 +400,8 @@ static __device__ __forceinline__ void meet_group(int group, int warps)
 }
 
 /*
- * Over the warps of a group, in their order, and divided by C. Of two buffers in turn each is
- * written again only after a meeting that comes behind all reading of it.
+ * Sums over a group's warps, in their order, divided by C. Two buffers alternate: a barrier
+ * separates all reads of one from its next write.
  */
 static __device__ __forceinline__ void join_group(float (&sum)[BACKWARD_ROWS],
 	float (&with_x)[BACKWARD_ROWS], float4 *buffer, int warps, float C, float inverse)
@@ -430,8 +430,8 @@ static __device__ __forceinline__ void join_group(float (&sum)[BACKWARD_ROWS],
 }
 
 /*
- * A group of so many warps has a row's columns, N a thread, and takes BACKWARD_ROWS at a time.
- * ROW_WARPS: how many, of shapes that are WHOLE; or 0.
+ * A group of `warps` warps has a row's columns, N per thread, and takes BACKWARD_ROWS at a time.
+ * ROW_WARPS: their number for WHOLE shapes, or 0.
  */
 template <typename T, int N, int ROW_WARPS>
 static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_BLOCKS)
@@ -446,7 +446,7 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 	int groups = blockDim.x / across, turn = 0;
 	int64_t c = (int64_t)(threadIdx.x % across) * N;
 	int64_t stride = (int64_t)gridDim.x * groups * BACKWARD_ROWS;
-	/* columns that are not there count as zeros: what their weight is does not matter */
+	/* missing columns count as zeros: their weight does not matter */
 	const T *weight = a.weight + (c < C ? c : 0);
 	int64_t r = ((int64_t)blockIdx.x * groups + group) * BACKWARD_ROWS;
 	float total[SUMS][N] = {}, inverse = 1 / (float)C;
@@ -460,7 +460,7 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 		join_group(sum, with_x, buffer[turn], warps, (float)C, inverse);
 		write_rows<T, N, whole>(total, sum, with_x, p, weight, a, r, c, C);
 	}
-	/* Where the last rows are not enough for all groups: racecheck takes it that all meet. */
+	/* Groups without rows in the last round: racecheck expects all at the barrier. */
 	if (r - group * BACKWARD_ROWS < a.R)
 		meet_group(group, warps);
 #pragma unroll
@@ -480,7 +480,7 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 	}
 }
 
-/* Rows blockIdx.x, blockIdx.x + gridDim.x, ...; partial is the block's own and grows in memory. */
+/* Rows blockIdx.x, blockIdx.x + gridDim.x, ...; each block accumulates partial in memory. */
 template <typename T>
 static __global__ void __launch_bounds__(PLAIN_THREADS)
 	layernorm_backward_plain(const __grid_constant__ struct backward<T> a)
@@ -535,7 +535,7 @@ template <typename T> static bool whole_rows(const struct backward<T> &a, int wa
 		a.R % BACKWARD_ROWS == 0 && a.R * a.C <= INT32_MAX;
 }
 
-/* How many blocks there were, at most `most`, each of which has left its part. */
+/* The number of blocks, at most `most`; each has left its part. */
 template <typename T>
 static unsigned int launch_backward(
 	struct k_stream *s, const struct backward<T> &a, unsigned int most)

@@ -8,12 +8,12 @@
 #include "kernels/cuda/scratch.cuh"
 
 /*
- * Row-major (rows, columns) is column-major (columns, rows): out (R,OC) = inp weight^T is
- * out^T (OC,R) = weight inp^T. What goes along with the product (GELU, its derivative, the bias's
- * gradient) does so where cuBLASLt can and it is faster than a pass of its own.
+ * Row-major (rows, columns) is column-major (columns, rows): out (R,OC) = inp weight^T is out^T
+ * (OC,R) = weight inp^T. GELU, its derivative and the bias's gradient are fused with the product if
+ * cuBLASLt can do so and is faster than a separate pass.
  */
 
-/* cuBLASLt's GELU is good to 5e-6: enough for tensors that are rounded to 11 bits, not for fp32. */
+/* cuBLASLt's GELU is accurate to 5e-6: enough for tensors of 11 bits, not for fp32. */
 static bool gelu_fits(const struct k_context *ctx, enum k_gelu gelu)
 {
 	return gelu == K_GELU_TANH && ctx->dtype != K_FP32;
@@ -48,7 +48,7 @@ void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void
 	product_run(s, "k_linear_forward", &p, NULL);
 }
 
-/* again: out alone is wanted once more, pre is there. */
+/* again: recompute out alone; pre exists. */
 static void gelu_layer(struct k_stream *s, const char *name, bool again, void *out, void *pre,
 	const void *inp, const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC,
 	enum k_gelu gelu)
@@ -98,7 +98,7 @@ static struct gemm_call input_call(
 	return c;
 }
 
-/* add: to what is there */
+/* add: to old values */
 static struct gemm_call parameters_call(void *dweight, const void *dout, const void *inp, int64_t R,
 	int64_t C, int64_t OC, bool add)
 {
@@ -133,11 +133,11 @@ size_t scratch_linear_bytes(
 	return most;
 }
 
-/* A fused product takes more than the same without what goes along, but may leave less room. */
+/* A fused product needs more memory than an unfused one, but may leave less room. */
 size_t scratch_linear_trial_bytes(const struct k_context *ctx, enum k_dtype dtype, int64_t R,
 	int64_t C, int64_t OC, int64_t gelu, size_t lent_bytes)
 {
-	void *there = (void *)(uintptr_t)256; /* is not read */
+	void *there = (void *)(uintptr_t)256; /* never read */
 	struct gemm_call out = forward_call(NULL, NULL, NULL, NULL, R, C, OC), fused_out = out;
 	struct gemm_call dinp = input_call(NULL, NULL, NULL, R, C, OC), fused_dinp = dinp;
 	struct gemm_call dweight = parameters_call(NULL, NULL, NULL, R, C, OC, true);
@@ -196,7 +196,7 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, voi
 	fused.epilogue = dsum ? GEMM_DGELU_SUMS : GEMM_DGELU;
 	fused.aux = (void *)pre;
 	p = product_choose(s, &apart, false);
-	/* the sums of the fused way are taken beside what follows, and hold up nothing */
+	/* the fused product's sums run on a branch and delay nothing */
 	if (pre && gelu_fits(s->ctx, gelu) &&
 		gemm_seconds(s, &fused) < p.seconds + context_pass_seconds(s->ctx, 3 * R * C)) {
 		multiply_and_sum(s, name, &fused, dsum);
@@ -231,7 +231,7 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 	product_run(s, name, &p, dbias);
 }
 
-/* Both gradients read dout and write apart from each other. */
+/* Both gradients read dout; their outputs do not overlap. */
 static void backward(struct k_stream *s, const char *name, void *dinp, void *dweight, void *dbias,
 	void *dsum, const void *dout, const void *inp, const void *pre, const void *weight,
 	int64_t R, int64_t C, int64_t OC, enum k_gelu gelu, bool add)

@@ -1,6 +1,6 @@
 /*
  * mma.cuh: the matrix units by mma.sync m16n8k16, and tiles of 64 columns of 16 bits in shared
- * memory. For sm_80 and up; below, what uses it compiles to nothing.
+ * memory. For sm_80 and up; for older devices its users compile to nothing.
  *
  * A tile has rows of 128 bytes in eight pieces of 16; piece p of row r lies at p ^ (r % 8), so that
  * eight rows of one piece are in different banks. The layout of fragments is PTX's: in a 16 x 8
@@ -28,7 +28,7 @@ static __device__ __forceinline__ uint32_t mma_piece(uint32_t tile, int row, int
 	return tile + (uint32_t)(row * MMA_ROW_BYTES + ((piece ^ (row & 7)) << 4));
 }
 
-/* ROWS rows of a tile from memory, in the background; those from there on become zero. */
+/* Loads ROWS rows of a tile asynchronously; rows from `there` on become zero. */
 template <int ROWS, int THREADS>
 static __device__ __forceinline__ void mma_fetch(
 	uint32_t tile, const void *from, int64_t stride_bytes, int there)
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void mma_fetch_end()
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most LEFT of the fetches that were ended are still under way. */
+/* Waits until at most LEFT batches of fetches are under way. */
 template <int LEFT> static __device__ __forceinline__ void mma_fetch_wait()
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void mma_pack_a(
 
 /*
  * For each of UNITS: d (16 x 64) += a (16 x 64, as fragments) times the transpose of a tile of 64
- * rows, which is read once for all.
+ * rows; reads the tile once.
  */
 template <typename E, int UNITS>
 static __device__ __forceinline__ void mma_times_rows(
@@ -184,7 +184,7 @@ static __device__ __forceinline__ void mma_times_tile(
 	}
 }
 
-/* Rows row and row + 8 of d (16 x 64) times scale to memory, where there are so many rows. */
+/* Writes rows row and row + 8 of d (16 x 64) times scale to the existing rows of memory. */
 template <typename E>
 static __device__ __forceinline__ void mma_store(E *to, int64_t stride, const float (&d)[8][4],
 	int row, int there, float scale0, float scale1)

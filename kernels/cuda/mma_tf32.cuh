@@ -1,16 +1,16 @@
 /*
  * mma_tf32.cuh: products of the tiles of attention_tiled.cuh by the matrix units, mma.sync m16n8k8
- * on tf32. For sm_80 and up; below, what uses it compiles to nothing.
+ * on tf32. For sm_80 and up; for older devices its users compile to nothing.
  *
- * The units take 11 bits of a number. In tf32 each number is rounded to them; for fp32 (FINE) it
- * is cut into two parts of 11 bits, and of the four products of parts all but the smallest, 2^-22
- * of the whole, are added (Markidis et al., IPDPSW 2018; Ootomo and Yokota, IJHPCA 2022). The units
- * cut off where fp32 rounds, so a sum over many tiles is made of sums of one tile each.
+ * The units use 11 bits of a number. In tf32 each number is rounded to them; for fp32 (FINE) it is
+ * split into two parts of 11 bits, and of the four products of parts all but the smallest, 2^-22 of
+ * the whole, are added (Markidis et al., IPDPSW 2018; Ootomo and Yokota, IJHPCA 2022). The units
+ * truncate where fp32 rounds, so a sum over many tiles adds up sums of one tile each.
  *
- * A tile's rows lie 68 floats apart: what a warp reads at once, eight rows of four floats or four
- * pairs of rows at eight columns, is in different banks. The layout of fragments is PTX's. Of a
- * 64 x 64 product a warp has 16 rows: in d[n], lane l has columns 8n + 2(l % 4) and the next of
- * rows l / 4 (elements 0, 1) and l / 4 + 8 (2, 3).
+ * A tile's rows lie 68 floats apart: concurrent reads of a warp, eight rows of four floats or four
+ * pairs of rows at eight columns, are in different banks. The layout of fragments is PTX's. Of a 64
+ * x 64 product a warp has 16 rows: in d[n], lane l has columns 8n + 2(l % 4) and the next of rows l
+ * / 4 (elements 0, 1) and l / 4 + 8 (2, 3).
  */
 #ifndef GPT2D_KERNELS_CUDA_MMA_TF32_CUH
 #define GPT2D_KERNELS_CUDA_MMA_TF32_CUH
@@ -21,7 +21,7 @@ enum { TF32_STEPS = TILED_SIDE / 8 };
 
 #if MMA_THERE
 
-/* To nearest, where the units would cut off. */
+/* To nearest; the units would truncate. */
 static __device__ __forceinline__ uint32_t tf32_rounded(float x)
 {
 	uint32_t y;
@@ -31,8 +31,8 @@ static __device__ __forceinline__ uint32_t tf32_rounded(float x)
 }
 
 /*
- * Rounds what this thread fetched of a tile, once it is there, unless it is needed whole; the
- * others see it by a barrier.
+ * Rounds this thread's fetched part of a tile after its arrival, unless FINE; a barrier publishes
+ * it to the others.
  */
 template <bool FINE> static __device__ __forceinline__ void tf32_fetched(float *tile)
 {
@@ -49,7 +49,7 @@ template <bool FINE> static __device__ __forceinline__ void tf32_fetched(float *
 	}
 }
 
-/* Row of the block's 64 that is the warp's first. */
+/* The warp's first row of the block's 64. */
 static __device__ __forceinline__ int tf32_warp_row()
 {
 	return (int)(threadIdx.x >> 5) * 16;
@@ -64,12 +64,12 @@ static __device__ __forceinline__ void tf32_multiply(
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* N numbers as the units take them; low only where FINE. */
+/* N numbers in the units' format; low only if FINE. */
 template <int N> struct tf32_parts {
 	uint32_t high[N], low[N];
 };
 
-/* x: rounded already, unless FINE */
+/* x: already rounded, unless FINE */
 template <bool FINE, int N>
 static __device__ __forceinline__ void tf32_cut(struct tf32_parts<N> &p, const uint32_t (&x)[N])
 {
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void tf32_times_rows(
 
 /*
  * sum += x (16 x 64, accumulators) times tile b. In a fragment of x, k of lanes t and t + 4 are
- * columns 2t and 2t + 1, which is what the accumulators hold; b's rows are read in that order.
+ * columns 2t and 2t + 1, as in the accumulators; b's rows are read in that order.
  */
 template <bool FINE>
 static __device__ __forceinline__ void tf32_times_tile(
@@ -170,7 +170,7 @@ static __device__ __forceinline__ void tf32_times_tile(
 	}
 }
 
-/* The warp's rows of d, each half times its scale, to memory, where there are so many rows. */
+/* Writes the warp's rows of d, each half times its scale, to the existing rows of memory. */
 static __device__ __forceinline__ void tf32_store(
 	float *to, int64_t stride, const float (&d)[8][4], int there, float scale0, float scale1)
 {

@@ -1,4 +1,4 @@
-/* philox.cuh: the counter-based random numbers of kernels.h, and dropout made of them. */
+/* philox.cuh: the counter-based random numbers of kernels.h, and dropout by them. */
 #ifndef GPT2D_KERNELS_CUDA_PHILOX_CUH
 #define GPT2D_KERNELS_CUDA_PHILOX_CUH
 
@@ -27,7 +27,7 @@ static __device__ __forceinline__ uint4 philox_block(
 	return make_uint4(x0, x1, x2, x3);
 }
 
-/* A dropout as kernels take it; on = false: nothing is dropped. */
+/* A dropout in kernels' arguments; on = false: nothing is dropped. */
 struct philox_dropout {
 	bool on;
 	float kept; /* 1/(1-p) */
@@ -65,7 +65,7 @@ static __device__ __forceinline__ float philox_kept(const struct philox_dropout 
 	return word >= d.limit ? d.kept : 0.0f;
 }
 
-/* What element i is multiplied by. */
+/* The factor of element i. */
 static __device__ __forceinline__ float philox_mask(const struct philox_dropout &d, int64_t i)
 {
 	uint4 words = philox_draw(d, i / 4);
@@ -88,9 +88,8 @@ static __device__ __forceinline__ float2 philox_mask2(const struct philox_dropou
 }
 
 /*
- * Elements at, at + 1 and below, below + 1; lane 2k + 1 of the warp asks for the two beyond
- * those of lane 2k, and all lanes ask. whole: these are four of one block, and each lane draws one
- * block for both.
+ * Elements at, at + 1 and below, below + 1; all lanes call it, and lane 2k + 1 has the two after
+ * those of lane 2k. whole: these four are one block, and each lane draws one block for both.
  */
 static __device__ __forceinline__ void philox_mask_tile(
 	float (&mask)[4], const struct philox_dropout &d, int64_t at, int64_t below, bool whole)
@@ -118,9 +117,9 @@ static __device__ __forceinline__ void philox_mask_tile(
 }
 
 /*
- * The same, turned: four lanes APART from each other (with 4, their number's bits 2 and 3) have
- * neighbouring elements. A lane's own four, at[i], lie in four blocks, of which each of the lanes
- * draws one for all.
+ * The transposed form: four lanes APART from each other (with 4, their number's bits 2 and 3) have
+ * neighbouring elements. A lane's own four, at[i], lie in four blocks; each of the lanes draws one
+ * block for all.
  */
 template <int APART = 4>
 static __device__ __forceinline__ void philox_mask_turned(

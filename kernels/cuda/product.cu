@@ -3,13 +3,13 @@
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/turn.cuh"
 
-/* Of sums over the columns of so many, which take a second kernel. */
+/* Of column sums over so many elements, with a second kernel. */
 static double sums_seconds(const struct k_context *ctx, int64_t elems)
 {
 	return context_pass_seconds(ctx, elems) + 2 * context_launch_seconds;
 }
 
-/* Nothing turned, either operand, both. */
+/* Turn neither operand, either, or both. */
 enum { WAYS = 4 };
 
 /* ---- an operand as rows of memory ---- */
@@ -48,7 +48,7 @@ static bool can_turn(const struct operand &o)
 	return turn_fits(o.memory, o.rows, o.width) && turned_bytes(o) <= PRODUCT_TURNED_BYTES_MAX;
 }
 
-/* The call once its operands are turned; a, b: where they are then. */
+/* The call with turned operands; a, b: their addresses. */
 static struct gemm_call turned_call(const struct product *p, const void *a, const void *b)
 {
 	struct gemm_call c = p->call;
@@ -68,7 +68,7 @@ static struct gemm_call turned_call(const struct product *p, const void *a, cons
 
 static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 {
-	/* for its alignment only: that of scratch memory */
+	/* only alignment matters: scratch memory's */
 	const void *there = (const void *)(uintptr_t)256;
 	struct gemm_call c = turned_call(p, there, there);
 	double seconds = gemm_seconds(s, &c);
@@ -82,7 +82,7 @@ static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 	return seconds;
 }
 
-/* The ways there are, that as it lies first. */
+/* All possible ways; the first turns nothing. */
 static int find_ways(enum k_dtype dtype, const struct gemm_call *call, struct product out[WAYS])
 {
 	struct operand a = operand_a(call), b = operand_b(call);
@@ -173,7 +173,7 @@ void product_run(struct k_stream *s, const char *name, const struct product *p, 
 			column_sum_add(s, sums, p->call.b, b.rows, b.width);
 		return;
 	}
-	/* without it the product is not run as it lies instead: that gives other last bits */
+	/* if this fails, the product does not run unturned: that gives other last bits */
 	memory = (char *)stream_scratch(s, sizes.a + sizes.b + sizes.partial);
 	if (!memory)
 		return;
@@ -189,6 +189,6 @@ void product_run(struct k_stream *s, const char *name, const struct product *p, 
 		column_sum_finish(s, &sums, 1, partial, turn_parts(b.rows), b.width, b.width);
 	c = turned_call(p, a_turned, b_turned);
 	gemm_run(s, name, &c);
-	if (sums && !along) /* in scratch memory, so after the product */
+	if (sums && !along) /* uses scratch memory, so after the product */
 		column_sum_add(s, sums, p->call.b, b.rows, b.width);
 }

@@ -6,8 +6,8 @@ static const uint64_t init_place = UINT64_C(0x696e6974) << 32; /* apart from dro
 
 /*
  * Logarithm, sine and cosine are the polynomials of the CPU library (each within 1e-8 of the
- * function), with every rounding written out: an element has the same bits there and here, where
- * the processor has fused multiply-add.
+ * function) with explicit roundings: an element has the same bits as on a processor with fused
+ * multiply-add.
  */
 static __device__ float log_of(float x)
 {

@@ -1,6 +1,6 @@
 #include "kernels/cuda/context.cuh"
 
-/* Header-only, part of the CUDA toolkit; without a profiler in the process its calls do nothing. */
+/* Header-only, part of the CUDA toolkit; without a profiler the calls do nothing. */
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-/* The blocks' width, and four times that inside of the MLP. */
+/* The width of the blocks, and four times that in the MLP. */
 enum { WIDE = 4 };
 
 static size_t larger(size_t a, size_t b)
@@ -10,7 +10,7 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* A model's linear layers; gelu: the width at which it comes after or before one, or 0. */
+/* A model's linear layers; gelu: the width of a GELU before or after one, or 0. */
 struct layers {
 	struct {
 		int64_t in, out, gelu;
@@ -25,7 +25,7 @@ static struct layers layers_of(const struct k_scratch_shape *shape)
 		{C, shape->Vp, 0}}};
 }
 
-/* All but attention, which no branch is given. */
+/* All but attention, which runs on no branch. */
 static size_t besides_attention(
 	const struct k_context *ctx, const struct k_scratch_shape *shape, size_t order)
 {

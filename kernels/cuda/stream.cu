@@ -93,7 +93,7 @@ void *stream_workspace(struct k_stream *s)
 	return s->workspace;
 }
 
-/* ---- taken beforehand ---- */
+/* ---- taken in advance ---- */
 
 static void free_scratch(struct k_stream *s)
 {
@@ -187,7 +187,7 @@ int k_stream_reserve(struct k_stream *s, enum k_scratch kind, int64_t bytes)
 	else
 		rc = reserve_operation(beside ? s->branch : s, (size_t)bytes);
 	if (rc != cudaSuccess)
-		cudaGetLastError(); /* it is told by the result */
+		cudaGetLastError(); /* the result reports it */
 	return rc == cudaSuccess ? 0 : -ENOMEM;
 }
 
@@ -202,7 +202,7 @@ unsigned long long stream_capture(struct k_stream *s)
 	return id;
 }
 
-/* The least of priorities is a branch's, the one above it that of what it runs beside. */
+/* A branch has the least priority; the stream beside it has the one above. */
 static struct k_stream *make_stream(struct k_context *ctx, enum k_stream_kind kind, bool branch)
 {
 	struct k_stream *s = (struct k_stream *)calloc(1, sizeof *s);
@@ -239,7 +239,7 @@ static bool make_branch(struct k_stream *s)
 	return s->branch != NULL;
 }
 
-/* What s is given from here on comes behind all that first has been given. */
+/* Later work on s waits for all present work on first. */
 static void follow(struct k_stream *s, struct k_stream *first, cudaEvent_t event, const char *name)
 {
 	if (context_check(s->ctx, name, cudaEventRecord(event, first->cuda)))
@@ -297,7 +297,7 @@ void k_stream_destroy(struct k_stream *s)
 {
 	if (!s)
 		return;
-	/* freeing would wait for the device for ever */
+	/* freeing would wait forever for the device */
 	if (!stream_rest(s->ctx, "k_stream_destroy", stream_done, s->cuda))
 		return;
 	cudaStreamDestroy(s->cuda);
@@ -326,7 +326,7 @@ void *k_stream_native(struct k_stream *s)
 	return s->cuda;
 }
 
-/* A stream that takes nothing more has run all it ever will: fn is then called here. */
+/* If the stream has failed, none of its work is left: fn runs here. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg)
 {
 	cudaError_t rc;
@@ -346,8 +346,8 @@ static int64_t now_ns(void)
 }
 
 /*
- * Steps are of about the same length: around the last one's the end is watched for, since a nap is
- * some 70 us late. Otherwise naps leave the processor to others.
+ * Steps take about the same time: near the last step's duration the thread spins, since a nap is
+ * some 70 us late. Otherwise naps free the processor.
  */
 static bool may_nap(const struct k_context *ctx, int64_t waited_ns)
 {

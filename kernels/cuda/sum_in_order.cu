@@ -7,7 +7,7 @@ struct sources {
 	const void *at[SOURCES_MAX];
 };
 
-/* Added in fp32 and rounded once. dst may be a source: an element is read from all before. */
+/* Adds in fp32, rounds once. dst may be a source: each element is read before its write. */
 template <typename T, int N>
 static __global__ void sum_in_order(
 	T *dst, const __grid_constant__ struct sources srcs, int count, int64_t n)

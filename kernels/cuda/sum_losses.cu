@@ -2,7 +2,7 @@
 
 enum { THREADS = 1024 };
 
-/* One block: thread t takes losses t, t + THREADS, ...; then halves of the block are added. */
+/* One block: thread t takes losses t, t + THREADS, ...; then a tree adds the threads' sums. */
 static __global__ void __launch_bounds__(THREADS) sum_losses(
 	double *sum, const float *losses, int64_t n)
 {

@@ -20,7 +20,7 @@ static size_t rounded_up(size_t bytes)
 
 enum { TOKEN_BITS = 31 }; /* tokens are not negative */
 
-/* What the sort itself takes. */
+/* The sort's own memory. */
 static cudaError_t sort_bytes(int64_t R, cudaStream_t stream, size_t *out)
 {
 	return cub::DeviceRadixSort::SortPairs(NULL, *out, (const int32_t *)NULL, (int32_t *)NULL,

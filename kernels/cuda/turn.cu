@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/element.cuh"
 
-/* A block turns TURN_ROWS rows of SIDE columns, a square tile at a time. */
+/* A block turns TURN_ROWS rows of SIDE columns, one square tile at a time. */
 enum { SIDE = 64, THREADS = 256, WIDE = 4, ACROSS = SIDE / WIDE, DOWN = THREADS / ACROSS };
 enum { BLOCKS = 4 };
 

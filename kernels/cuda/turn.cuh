@@ -6,7 +6,7 @@
 
 enum { TURN_ROWS = 128 };
 
-/* in (R,n), which can be turned: rows of 16 bytes and more, there and back. */
+/* Whether in (R,n) can be turned: R and n are multiples of 16 bytes. */
 bool turn_fits(const void *in, int64_t R, int64_t n);
 
 static inline int64_t turn_parts(int64_t R)
@@ -15,8 +15,8 @@ static inline int64_t turn_parts(int64_t R)
 }
 
 /*
- * out (n,R) = in (R,n) turned, apart from each other. partial: NULL, or (turn_parts(R),n), the sums
- * of each column over TURN_ROWS rows.
+ * out (n,R) = in (R,n) transposed; they do not overlap. partial: NULL, or (turn_parts(R),n), the
+ * sums of each column over TURN_ROWS rows.
  */
 void turn_matrix(
 	struct k_stream *s, float *out, float *partial, const float *in, int64_t R, int64_t n);

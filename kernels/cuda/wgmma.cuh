@@ -1,19 +1,19 @@
 /*
- * wgmma.cuh: Hopper's matrix units: four warps (a group) multiply 64 x 16 by 16 x 64, B in shared
- * memory, A there or in registers, in the background. For sm_90a alone; elsewhere what uses it
- * compiles to nothing.
+ * wgmma.cuh: Hopper's matrix units: four warps (a group) multiply 64 x 16 by 16 x 64, with B in
+ * shared memory and A there or in registers, asynchronously. Only for sm_90a; elsewhere its users
+ * compile to nothing.
  *
- * A tile is 64 rows of 64 elements of 16 bits, at a multiple of 1024 bytes, its pieces placed as
- * in mma.cuh, which is also how the copy engine places them (PTX's 128-byte swizzle). The fragments
- * and accumulators of a warp are those of mma.cuh for 16 rows; warp w of the group has rows 16 w
- * and on.
+ * A tile is 64 rows of 64 elements of 16 bits, at a multiple of 1024 bytes, its pieces placed as in
+ * mma.cuh, which is also the copy engine's layout (PTX's 128-byte swizzle). The fragments and
+ * accumulators of a warp are those of mma.cuh for 16 rows; warp w of the group has the rows from 16
+ * w on.
  *
- * Accumulators of a product under way belong to it: they are read after wgmma_wait alone, which
- * therefore takes them. What ptxas (13.0) makes of products in a loop is to be looked at:
- * - fragments that the loop reads and never writes were given the registers of others that it
- *   writes, so what outlives a step is read from memory, or read again in some step;
- * - a loop that may run zero times and leaves a product under way has them all run one by one
- *   (its remark C7515), so such loops test at their end.
+ * Accumulators of a product under way belong to it: read them only after wgmma_wait, which takes
+ * them as operands. Check what ptxas (13.0) makes of products in a loop:
+ * - fragments that the loop reads and never writes shared registers with others that it writes, so
+ *   values that outlive a step are read from memory, or read again in some step;
+ * - a loop that may run zero times and leaves a product under way serializes all products (remark
+ *   C7515), so such loops test at their end.
  */
 #ifndef GPT2D_KERNELS_CUDA_WGMMA_CUH
 #define GPT2D_KERNELS_CUDA_WGMMA_CUH
@@ -31,8 +31,8 @@ enum { WGMMA_THREADS = 128, WGMMA_TILE = 64, WGMMA_TILE_BYTES = 8192 };
 #if WGMMA_THERE
 
 /*
- * PTX's matrix descriptor: groups of 8 rows follow each other at 1024 bytes, whichever dimension
- * rows are; 128-byte swizzle.
+ * PTX's matrix descriptor: groups of 8 rows are 1024 bytes apart, for either dimension as rows;
+ * 128-byte swizzle.
  */
 static __device__ __forceinline__ uint64_t wgmma_tile(uint32_t address)
 {
@@ -52,13 +52,13 @@ static __device__ __forceinline__ uint64_t wgmma_rows(uint64_t tile, int k)
 	return tile + (uint64_t)k * (2048 >> 4);
 }
 
-/* Before the first product after registers that it takes were written by other instructions. */
+/* Between other instructions' writes to registers and the first product that reads them. */
 static __device__ __forceinline__ void wgmma_fence()
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* What was issued since the last is one batch. */
+/* Ends a batch of products. */
 static __device__ __forceinline__ void wgmma_end()
 {
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void wgmma_end()
 	"{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
 	"%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 
-/* Until at most LEFT batches are under way; d is of one that is not. */
+/* Waits until at most LEFT batches are under way; d's has ended. */
 template <int LEFT> static __device__ __forceinline__ void wgmma_wait(float (&d)[8][4])
 {
 	asm volatile("wgmma.wait_group.sync.aligned %32;"
@@ -82,7 +82,7 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(float (&d)
 		     : "memory");
 }
 
-/* The same for accumulators of more batches that have ended by then. */
+/* The same for accumulators of other ended batches. */
 static __device__ __forceinline__ void wgmma_ended(float (&d)[8][4])
 {
 	asm volatile("" : WGMMA_ALL("+f", d)::"memory");
@@ -100,8 +100,8 @@ static __device__ __forceinline__ void wgmma_ended(float (&d)[8][4])
 	}
 
 /*
- * d += a b, and d = a b (first); the columns of both are k. What d was is no operand of the latter:
- * else it would have to be in place while something else is under way.
+ * d += a b, and d = a b (first); the columns of both are k. The latter does not read the old d,
+ * which would have to be in place while something else is under way.
  */
 #define WGMMA_FROM_MEMORY(name, type, element, constraint, plus) \
 	static __device__ __forceinline__ void name( \

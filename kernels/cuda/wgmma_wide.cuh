@@ -1,7 +1,7 @@
 /*
  * wgmma_wide.cuh: Hopper's matrix units on 192 columns at a time: 64 x 16 times 16 x 192, both in
- * shared memory, in tiles of wgmma.cuh that follow each other: A is one, B three, A with k as its
- * columns, B too or (TURNED) as its rows. For sm_90a alone.
+ * shared memory, in consecutive tiles of wgmma.cuh: A is one, B three; k is A's columns and B's
+ * columns or (TURNED) rows. Only for sm_90a.
  */
 #ifndef GPT2D_KERNELS_CUDA_WGMMA_WIDE_CUH
 #define GPT2D_KERNELS_CUDA_WGMMA_WIDE_CUH
@@ -10,7 +10,7 @@
 
 #if WGMMA_THERE
 
-/* Tiles that follow each other, whichever dimension does. */
+/* Consecutive tiles, in either dimension. */
 static __device__ __forceinline__ uint64_t wgmma_tiles(uint32_t address)
 {
 	const uint64_t next_tile = WGMMA_TILE_BYTES >> 4, rows8 = 1024 >> 4;
@@ -47,7 +47,7 @@ static __device__ __forceinline__ uint64_t wgmma_tiles(uint32_t address)
 WGMMA_WIDE("bf16", __nv_bfloat16)
 WGMMA_WIDE("f16", __half)
 
-/* Until at most LEFT batches are under way. What they write is read after wgmma_wide_ended. */
+/* Waits until at most LEFT batches are under way. Read results after wgmma_wide_ended. */
 template <int LEFT> static __device__ __forceinline__ void wgmma_wide_wait()
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
