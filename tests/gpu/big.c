@@ -44,7 +44,7 @@ void big_finish(struct big *b)
 
 int64_t big_rows(const struct big *b, int64_t columns)
 {
-	/* so far beyond 2^31 that rows of a last piece are all there */
+	/* so far beyond 2^31 that the last piece has all rows */
 	int64_t elems = ((int64_t)1 << 31) + (1 << 24);
 
 	return b->small ? 64 : (elems / columns + 7) / 8 * 8;
@@ -166,7 +166,7 @@ static float value(const char *x, size_t elem, int64_t i)
 	return f;
 }
 
-/* n is at most HOST_BYTES / elem: sums in fp32 of a block, in double of all */
+/* n is at most HOST_BYTES / elem: sums per block in fp32, over blocks in double */
 static void compare_values(
 	struct big_check *c, const char *got, const char *want, size_t elem, int64_t n)
 {
@@ -188,7 +188,7 @@ static void compare_values(
 		differences += (double)d2;
 		squares += (double)w2;
 	}
-	/* what is no number is in the sum */
+	/* NaN and inf are in the sums */
 	c->number = c->number && isfinite(differences) && isfinite(squares);
 	c->differences += differences;
 	c->squares += squares;

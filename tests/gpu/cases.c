@@ -26,7 +26,7 @@ int cases_extent_named(const char *name)
 	return place(name, names, 3);
 }
 
-/* head: of attention, the only head size wanted; 0: all */
+/* only attention of this head size; 0: all */
 static void run_list(struct harness *h, const struct cases_case *list,
 	enum cases_extent extent, int64_t head,
 	void (*run_case)(struct harness *h, const struct cases_case *c, uint64_t seed))

@@ -1,10 +1,10 @@
-/* cases.h: what is run on both libraries. */
+/* cases.h: cases for both libraries. */
 #ifndef GPT2D_TESTS_GPU_CASES_H
 #define GPT2D_TESTS_GPU_CASES_H
 
 #include "tests/gpu/harness.h"
 
-/* What a shape's numbers mean is the case's own business. */
+/* Each case defines the meaning of its shape's numbers. */
 struct cases_shape {
 	int64_t a, b, c, d, e;
 	double p; /* of the dropout */
@@ -13,8 +13,8 @@ struct cases_shape {
 /*
  * CASES_NEAR: compared with the CPU library in double, by the tolerance of the type. CASES_EXACT:
  * fp32, compared with the CPU library in float, which must give the same bits. CASES_ATTENTION:
- * those of the first that every way of attention takes. CASES_PRODUCTS: in 16 bits, products with
- * GELU, by Hopper's kernels of our own.
+ * cases of CASES_NEAR that every way of attention supports. CASES_PRODUCTS: in 16 bits, products
+ * with GELU, by our own kernels for Hopper.
  */
 enum cases_set { CASES_NEAR, CASES_EXACT, CASES_ATTENTION, CASES_PRODUCTS };
 
@@ -26,8 +26,8 @@ struct cases_case {
 };
 
 /*
- * CASES_OWN: the small ones, and of them what is done by kernels of our own: compute-sanitizer's
- * racecheck ends with an error of its own in cuBLASLt's kernels for Hopper (13.1, 16 bits).
+ * CASES_OWN: the small ones, and only our own kernels: compute-sanitizer's racecheck fails with an
+ * internal error in cuBLASLt's kernels for Hopper (13.1, 16 bits).
  */
 enum cases_extent { CASES_ALL, CASES_SMALL, CASES_OWN };
 
@@ -41,7 +41,7 @@ int cases_extent_named(const char *name);
 extern const struct cases_case cases_linear[], cases_layers[], cases_attention[], cases_optimizer[],
 	cases_exact[], cases_products[];
 
-/* Runs each case of the set that is in the extent. */
+/* Runs each case of the set and the extent. */
 void cases_run(struct harness *h, enum cases_set set, enum cases_extent extent,
 	void (*run_case)(struct harness *h, const struct cases_case *c, uint64_t seed));
 

@@ -2,7 +2,7 @@
 
 #include "tests/gpu/cases.h"
 
-/* Shapes are B, T, NH, HS. The bias's gradient as the engine takes it: by whichever gives it. */
+/* Shapes are B, T, NH, HS. As in the engine, attention or the linear layer makes dbias. */
 static void attention(struct harness *h, const struct cases_shape *s)
 {
 	int64_t B = s->a, T = s->b, NH = s->c, HS = s->d, C = NH * HS;
@@ -37,8 +37,8 @@ static void attention(struct harness *h, const struct cases_shape *s)
 }
 
 /*
- * More heads than a launch takes of one dimension but the first, 65535: of B rows the first and the
- * last, beyond that head, by which the places of all are known.
+ * More heads than 65535, a launch's limit in all dimensions but the first. Compares the first and
+ * the last of B rows; the last ones lie beyond that head.
  */
 static void many_heads(struct harness *h, const struct cases_shape *s)
 {

@@ -3,7 +3,7 @@
 
 #include "tests/gpu/cases.h"
 
-/* Shapes are R, C, OC. Weights are small enough that outputs are of size 1. */
+/* Shapes are R, C, OC. Weights are small, so that outputs are of size 1. */
 
 static double weight_size(const struct cases_shape *s)
 {
@@ -135,7 +135,7 @@ const struct cases_case cases_linear[] = {
 	{NULL, NULL, {0, 0, 0, 0, 0, 0}, false},
 };
 
-/* Whole results, parts of one in each direction, fewer than there are blocks, many to a block. */
+/* Whole results, partial ones in each direction, fewer than blocks, many per block. */
 #define PRODUCTS(name, run, ...) \
 	{name, run, {128, 64, 192, 0, 0, 0}, true}, {name, run, {1, 8, 8, 0, 0, 0}, true}, \
 		{name, run, {33, 40, 24, 0, 0, 0}, true}, \

@@ -4,8 +4,8 @@
 #include "tests/gpu/cases.h"
 
 /*
- * ---- AdamW: shapes are elements of the arena, first, length, gap and number of the ranges; p: of
- * what size gradients are, 0 for 1 ----
+ * ---- AdamW: shapes are elements of the arena, first, length, gap and number of the ranges; p: the
+ * gradients' size, 0 for 1 ----
  */
 
 enum { RANGES_MAX = 400, DECAYED = 3 };
@@ -89,7 +89,7 @@ static void sum_squares(struct harness *h, const struct cases_shape *s)
 	h->result(h, "sum and step", values, K_EXACT_LIMBS + 5, 0);
 }
 
-/* An inf and a nan: counted, and the step is skipped. */
+/* An inf and a nan: both count; the step is skipped. */
 static void nonfinite(struct harness *h, const struct cases_shape *s)
 {
 	char bad[16];

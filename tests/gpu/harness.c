@@ -110,7 +110,7 @@ static uint64_t next_random(struct harness *h)
 	return h->random;
 }
 
-/* To the nearest that the type has, ties to even. */
+/* To the type's nearest value, ties to even. */
 static double rounded(enum k_dtype dtype, double x)
 {
 	int exponent, bits = 23, lowest = -126;
@@ -139,7 +139,7 @@ static uint16_t fp16_bits(double x)
 	int exponent;
 
 	x = fabs(x);
-	if (x < 6.103515625e-5) /* 2^-14: below are the subnormal ones, in steps of 2^-24 */
+	if (x < 6.103515625e-5) /* 2^-14: smaller numbers are subnormal, in steps of 2^-24 */
 		return (uint16_t)(sign | (uint16_t)ldexp(x, 24));
 	frexp(x, &exponent);
 	return (uint16_t)(sign | (uint16_t)((exponent + 14) << 10) |
@@ -160,7 +160,7 @@ static double fp16_value(uint16_t bits)
 	return bits & 0x8000 ? -x : x;
 }
 
-/* x is one that the type has */
+/* x is a value of the type */
 void harness_encode(enum k_dtype dtype, double x, void *to)
 {
 	float f = (float)x;

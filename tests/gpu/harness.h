@@ -1,7 +1,7 @@
 /*
  * harness.h: one case run on two libraries. The same cases are linked with the CPU library, which
- * writes what it computes to a file, and with the CUDA library, which is compared with that file.
- * Inputs are the same in both: random, and rounded to the type under test.
+ * writes its results to a file, and with the CUDA library, whose results are compared with that
+ * file. Inputs are the same in both: random, and rounded to the type under test.
  */
 #ifndef GPT2D_TESTS_GPU_HARNESS_H
 #define GPT2D_TESTS_GPU_HARNESS_H
@@ -13,7 +13,7 @@ enum { HARNESS_BLOCKS_MAX = 64 };
 struct harness {
 	struct k_context *ctx;
 	struct k_stream *s;
-	enum k_dtype under_test; /* what inputs are rounded to */
+	enum k_dtype under_test; /* inputs are rounded to it */
 	bool own;                /* no product by the library's kernels, in cases that have them */
 	uint64_t random;
 	void *blocks[HARNESS_BLOCKS_MAX]; /* device memory of the case */
@@ -25,14 +25,14 @@ struct harness {
 };
 
 /*
- * 0 or a negative errno; message on stderr. For the CUDA library: way of attention, and products as
- * in k_context_options.
+ * 0 or a negative errno; message on stderr. Only for CUDA: way of attention, and products as in
+ * k_context_options.
  */
 int harness_init(
 	struct harness *h, enum k_dtype under_test, enum k_attention way, bool own_products);
 void harness_finish(struct harness *h);
 
-/* Before each case: the same random numbers again, and no memory. */
+/* Before each case: restarts the random numbers, frees the memory. */
 void harness_restart(struct harness *h, uint64_t seed);
 
 /* "fp32", "tf32", "bf16", "fp16"; -1: no such type. */
@@ -41,12 +41,12 @@ int harness_dtype(const char *name);
 /* "best", "plain", "tiled", "wmma", "mma", "wgmma"; -1: no such way. */
 int harness_way(const char *name);
 
-/* Relative tolerance of a result that was rounded to the type under test about once. */
+/* Relative tolerance of a result with about one rounding to the type under test. */
 double harness_tolerance(const struct harness *h);
 
 /*
- * Device tensors of the case: uniform in mean-by..mean+by, or all NaN. The k_real ones are rounded
- * to fp32 only.
+ * Device tensors of the case: uniform in mean-by..mean+by, or all NaN. Those of k_real are only
+ * rounded to fp32.
  */
 void *harness_tensor(struct harness *h, int64_t n, double mean, double by);
 k_real *harness_real(struct harness *h, int64_t n, double mean, double by);
@@ -55,13 +55,13 @@ k_real *harness_poison_real(struct harness *h, int64_t n);
 int32_t *harness_tokens(struct harness *h, int64_t n, int32_t below);
 void *harness_bytes(struct harness *h, const void *from, size_t bytes);
 
-/* Hands results to h->result. */
+/* Pass results to h->result. */
 void harness_result(
 	struct harness *h, const char *name, const void *tensor, int64_t n, double tolerance);
 void harness_result_real(
 	struct harness *h, const char *name, const k_real *tensor, int64_t n, double tolerance);
 
-/* A result of one number, how many elements of the two differ in a bit: none on either library. */
+/* A result of one number: how many elements differ in a bit; none on either library. */
 void harness_same(struct harness *h, const char *name, const void *a, const void *b, int64_t n);
 
 /* An element in the type of memory. */

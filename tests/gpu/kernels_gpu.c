@@ -1,16 +1,16 @@
 /*
- * kernels_gpu: the cases on the GPU, beside what gpu_reference wrote. Each case runs twice on
- * poisoned outputs and must give the same bits. The last line is "N passed, N failed".
+ * kernels_gpu: the cases on the GPU, compared with the output of gpu_reference. Each case runs
+ * twice on poisoned outputs and must give the same bits. The last line is "N passed, N failed".
  *
  *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products REFERENCE
  *               [all|small|own [WAY [CHOICES]]]
  *
- * WAY: which one attention is to go, best, plain, tiled, wmma, mma or wgmma. CHOICES: a file of the
- * algorithms that products take; what is not there is written, and what is there is not tried out.
+ * WAY: the way of attention: best, plain, tiled, wmma, mma or wgmma. CHOICES: a file of the
+ * algorithms of products; the program tries out and adds missing ones.
  *
  * A result passes when |got - want| / |want|, Euclidean norms, is at most its tolerance, and no
- * element is further off than PEAK tolerances of the largest |want|. NaN never passes, but where
- * NaN is wanted.
+ * element is further off than PEAK tolerances of the largest |want|. NaN passes only where NaN is
+ * wanted.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const double peak = 8;
 
 enum { RESULTS_MAX = 16 };
 
-/* What the first run of a case gave. */
+/* The results of a case's first run. */
 struct kept {
 	double *x;
 	int64_t n;
@@ -35,7 +35,7 @@ struct comparison {
 	const char *dtype;
 	const struct cases_case *now;
 	struct kept first[RESULTS_MAX];
-	int at;      /* which result of the case comes next */
+	int at;      /* number of the case's next result */
 	bool second; /* run */
 	int passed, failed;
 };
@@ -76,7 +76,7 @@ static double *read_reference(struct comparison *c, const char *name, int64_t n)
 	return want;
 }
 
-/* Says which element is the first to differ by more than that. */
+/* Prints the first element that differs by more than that. */
 static void first_wrong(const double *x, const double *want, int64_t n, double that)
 {
 	for (int64_t i = 0; i < n; i++) {
@@ -118,7 +118,7 @@ static void compare(
 	free(want);
 }
 
-/* Results of the first run go to the reference, those of the second to the first. */
+/* Compares the first run with the reference, the second with the first. */
 static void take_result(
 	struct harness *h, const char *name, const double *x, int64_t n, double tolerance)
 {

@@ -1,10 +1,10 @@
 /*
- * gpu_large: operations on tensors of more than 2^31 elements. What rows give must not depend on
- * how many there are: an operation on all of them at once is compared with itself on pieces of few,
- * of sizes that kernels_gpu compares with the CPU library. What sums over rows is given gradients
- * in its last ones alone, all of them above 2^31 elements, and compared with itself on these. All
- * of it on the device: nothing of that size is made or held by the host. The last line is
- * "N passed, N failed"; what has no memory is skipped, and says so.
+ * gpu_large: operations on tensors of more than 2^31 elements. Results per row must not depend on
+ * the number of rows: an operation on all of them at once is compared with itself on small pieces,
+ * of sizes that kernels_gpu compares with the CPU library. Sums over rows get gradients only in the
+ * last rows, all of them above 2^31 elements, and are compared with sums over these rows. All data
+ * stays on the device: the host makes and holds nothing of that size. The last line is "N passed, N
+ * failed"; a case without enough memory prints that and is skipped.
  *
  *   gpu_large TYPE [WAY [small]]    TYPE: fp32, tf32, bf16; WAY: of attention, as kernels_gpu's
  */
@@ -81,7 +81,7 @@ static void attention_pieces(struct big *b, struct heads *h)
 	big_check_end(b, &dqkv);
 }
 
-/* Sums of columns, where this way has them; then row 0 of each head, which sees one key. */
+/* Column sums, if this way has them; then row 0 of each head, which sees one key. */
 static void attention_sums_and_dropout(struct big *b, struct heads *h)
 {
 	const int64_t B = h->B, T = h->T, C = h->C, NH = h->NH, HS = h->HS, last = B - 1;
@@ -213,7 +213,7 @@ static void adamw_step(
 static void adamw(struct big *b)
 {
 	const int64_t n = big_rows(b, 1024) * 1024, P = n / BIG_PIECES;
-	const bool apart = k_elem_bytes(b->h.ctx) == 2; /* masters from parameters */
+	const bool apart = k_elem_bytes(b->h.ctx) == 2; /* masters differ from parameters */
 	struct big_check params = big_check_begin("adamw_step, params", 0);
 	struct big_check masters = big_check_begin("adamw_step, masters", 0);
 	struct big_check moments = big_check_begin("adamw_step, second moments", 0);

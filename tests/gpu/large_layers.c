@@ -11,7 +11,7 @@ static void linear(struct big *b, const char *name, int64_t R, int64_t C, int64_
 	struct big_check backward = big_check_begin("linear_backward, dinp", big_tolerance(b));
 	void *inp, *weight, *bias, *out, *dinp, *piece, *dweight[2], *dbias[2];
 
-	/* products are tried out on operands of their own */
+	/* trials of products use other operands */
 	if (!big_begin(b, name, 2 * R * OC + 3 * R * C + P * OC + 5 * OC * C, 0))
 		return;
 	inp = big_tensor(b, R * C, 1, 0, 1);
@@ -62,7 +62,7 @@ void large_wide_layer(struct big *b)
 	linear(b, "linear, C to 4 C", big_rows(b, 4 * C), C, 4 * C);
 }
 
-/* What a layer of GELU is called with: R of C to W, and W to C behind it. */
+/* Operands of a layer with GELU: R of C to W, then W to C. */
 struct gelu {
 	int64_t R, C, W, P;
 	void *before, *layer, *weight, *out, *pre, *dinp, *dout, *piece[3];
@@ -95,7 +95,7 @@ static void gelu_last(struct big *b, struct gelu *g)
 	big_draw_last(b, g->dout, R * C, L * C, 4);
 	k_linear_backward_gelu(b->s, g->dinp, NULL, NULL, dsum[0], g->dout, g->out, g->pre,
 		g->weight, R, W, C, K_GELU_TANH);
-	/* pre is not of the same kind for all sizes */
+	/* the kind of pre depends on the size */
 	k_linear_gelu_forward(b->s, g->piece[0], g->piece[1], big_at(b, g->before, (R - L) * C),
 		g->layer, NULL, L, C, W, K_GELU_TANH);
 	k_linear_backward_gelu(b->s, g->piece[2], NULL, NULL, dsum[1],
@@ -174,7 +174,7 @@ static void norm_forward(struct big *b, struct norm *n)
 	big_check_end(b, &rstd);
 }
 
-/* other is the output's gradient, sum what it is added to. */
+/* other is the output's gradient; sum is added to the input's. */
 static void norm_backward(struct big *b, struct norm *n)
 {
 	const int64_t R = n->R, C = n->C, P = n->P, L = big_last_rows(b);
@@ -231,7 +231,7 @@ void large_layernorm(struct big *b)
 	norm_backward(b, &n);
 }
 
-/* What is kept of ones is 2, by the host's draws around places where a count could overflow. */
+/* Kept ones become 2; the host draws the masks near places where a count could overflow. */
 static void dropout_windows(struct big *b, const void *x, int64_t n)
 {
 	const int64_t width = b->small ? n : 1 << 16;

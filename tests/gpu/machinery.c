@@ -90,7 +90,7 @@ static void count(void *arg)
 	atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-/* comm waits for compute, compute for comm; both in a graph or not */
+/* comm waits for compute, compute for comm; in a graph or eager */
 static void fork_and_join(
 	struct machine *m, k_real *a, k_real *b, struct k_event *events[4], atomic_int *calls)
 {
@@ -181,7 +181,7 @@ static void test_dtypes(struct machine *m)
 	check(m, "fp32 again", k_context_set_dtype(m->ctx, K_FP32) == 0);
 }
 
-/* A graph of a training step in small: products are tried out while it is captured. */
+/* A small graph of a training step: products are tried out during its capture. */
 static void test_capture_of_products(struct machine *m)
 {
 	enum { R = 96, C = 64, OC = 128 };
@@ -211,7 +211,7 @@ static void test_capture_of_products(struct machine *m)
 
 enum { TRIAL_R = 2048, TRIAL_C = 512, GUARD_BYTES = 1 << 20 };
 
-/* A layer of a model, on a context of its own: it has chosen nothing yet. */
+/* A layer of a model, on its own context, which has no choices yet. */
 struct layer {
 	struct machine m;
 	struct k_scratch_shape shape;
@@ -261,7 +261,7 @@ static void layer_run(struct layer *l)
 		4 * TRIAL_C);
 }
 
-/* Whether all that are read, every so many, have that value. */
+/* Whether every EVERY-th value is this one. */
 static bool layer_gives(struct layer *l, float value)
 {
 	enum { EVERY = 1021, MOST = 4 * TRIAL_R * TRIAL_C };
@@ -278,7 +278,7 @@ static bool layer_gives(struct layer *l, float value)
 	return good;
 }
 
-/* Nothing but zeroes around what was lent, something in it. */
+/* Only zeroes around the lent memory, other values in it. */
 static bool layer_kept_to_it(struct layer *l)
 {
 	size_t n = (size_t)l->lent_bytes + 2 * GUARD_BYTES;
@@ -309,7 +309,7 @@ static bool layer_chooses(struct layer *l)
 	return k_choices_end(l->m.compute) == 0;
 }
 
-/* Lent enough, too little or, at 0, nothing: then the product chooses when it is first run. */
+/* Lends enough, too little or, at 0, nothing: then the product's first run chooses. */
 static bool try_lent(struct machine *m, const char *what, int64_t bytes, struct layer *l)
 {
 	int64_t planned, took;
@@ -363,7 +363,7 @@ static void test_memory_of_trials(struct machine *m)
 	}
 }
 
-/* What cannot be captured fails the choosing, not the context. */
+/* An uncapturable operation fails the choosing, not the context. */
 static void test_failed_choosing(struct machine *m)
 {
 	k_real *a = k_alloc(m->ctx, N * sizeof *a);
@@ -380,7 +380,7 @@ static void test_failed_choosing(struct machine *m)
 	k_free(m->ctx, a);
 }
 
-/* An operation that cannot be captured: the capture fails, the context does not. */
+/* An uncapturable operation: the capture fails, the context does not. */
 static void test_failed_capture(struct machine *m)
 {
 	k_real *a = k_alloc(m->ctx, N * sizeof *a);
@@ -388,7 +388,7 @@ static void test_failed_capture(struct machine *m)
 	struct k_graph *graph = NULL;
 
 	check(m, "a capture begins", k_graph_begin(m->compute) == 0);
-	k_sum_in_order(m->compute, a, srcs, 1000, N); /* more sources than it takes */
+	k_sum_in_order(m->compute, a, srcs, 1000, N); /* more sources than allowed */
 	check(m, "its failure is reported at its end",
 		k_graph_end(m->compute, &graph) == -EIO && !graph);
 	check(m, "with the reason",
@@ -406,7 +406,7 @@ static void test_failed_capture(struct machine *m)
 	k_free(m->ctx, a);
 }
 
-/* The last test: the context fails and stays so. */
+/* The last test: the context fails for good. */
 static void test_failure(struct machine *m)
 {
 	enum { R = 4, V = 10 };

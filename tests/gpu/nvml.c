@@ -1,6 +1,6 @@
 /*
- * gpu_nvml: what the driver says of device 0 while it is kept busy, as a segment's log has it. The
- * last line is "N passed, N failed".
+ * gpu_nvml: the driver's metrics of a busy device 0, as in a segment's log. The last line is "N
+ * passed, N failed".
  */
 #include <math.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@ void __wrap_zero_reduce_finish(struct zero *z);
 int __real_k_graph_launch(struct k_graph *g, struct k_stream *s);
 int __wrap_k_graph_launch(struct k_graph *g, struct k_stream *s);
 
-static int64_t at; /* 0: nothing is asked of this engine so far */
+static int64_t at; /* 0: no order yet */
 static bool graph_told;
 
 static int64_t read_order(void)
@@ -35,7 +35,7 @@ static int64_t read_order(void)
 	return 0;
 }
 
-/* Of each step once, between backward and the optimizer. */
+/* Once per step, between backward and the optimizer. */
 void __wrap_zero_reduce_finish(struct zero *z)
 {
 	__real_zero_reduce_finish(z);
@@ -45,7 +45,7 @@ void __wrap_zero_reduce_finish(struct zero *z)
 		poison_enqueue(z->compute, at);
 }
 
-/* Told, for a run that fails does not say how its steps were launched. */
+/* Printed because a failed run does not report graph launches. */
 int __wrap_k_graph_launch(struct k_graph *g, struct k_stream *s)
 {
 	if (at > 0 && !graph_told) {

@@ -1,7 +1,7 @@
 /*
- * poison.h: an engine whose device is broken on purpose in the middle of a step. The file that
- * GPT2D_POISON names says in which, counted from 1 from the step that finds it there; that step
- * removes it, so that an engine started instead is left in peace, and of several ranks one is hit.
+ * poison.h: an engine that breaks its device in the middle of a step. The file named by
+ * GPT2D_POISON has the step's number; number 1 is the step that finds the file. That step removes
+ * the file, so that a replacement engine runs unharmed and only one of several ranks breaks.
  */
 #ifndef GPT2D_TESTS_GPU_POISON_H
 #define GPT2D_TESTS_GPU_POISON_H
@@ -11,8 +11,8 @@
 #include "kernels/kernels.h"
 
 /*
- * Breaks the device of s for good the at-th time that this is done; in a capture it becomes part of
- * the graph, and each launch counts.
+ * Breaks the device of s for good at the at-th call; in a capture the call becomes part of the
+ * graph, and each launch counts.
  */
 void poison_enqueue(struct k_stream *s, int64_t at);
 

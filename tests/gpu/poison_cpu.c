@@ -2,7 +2,7 @@
 #include "kernels/cpu/stream.h"
 #include "tests/gpu/poison.h"
 
-/* Nothing breaks a processor; its context fails, with the words that CUDA has for it. */
+/* Nothing breaks a processor; its context fails with CUDA's message. */
 void poison_enqueue(struct k_stream *s, int64_t at)
 {
 	static int64_t times;

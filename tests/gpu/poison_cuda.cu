@@ -13,7 +13,7 @@ static __global__ void strike(long long at, int *nowhere)
 		*nowhere = 1;
 }
 
-/* Only looked at: what the launch leaves behind is for the engine to find. */
+/* Reads the launch's error without clearing it: the engine must find it. */
 void poison_enqueue(struct k_stream *s, int64_t at)
 {
 	cudaStream_t stream = (cudaStream_t)k_stream_native(s);

@@ -3,10 +3,10 @@
  *
  *   gpu_ranks_lost killed|stopped RANKS
  *
- * The last rank is killed, or stopped, which nothing but a deadline of 3 s can tell. Every other
- * rank must get -EPIPE with a reason and come to the end of its process by itself, graphs and
- * collectives still under way; one that is there after two minutes is killed and counts as failed.
- * The last line is "N passed, N failed".
+ * The last rank is killed, or stopped, which only a deadline of 3 s can detect. Every other rank
+ * must get -EPIPE with a reason and exit by itself, with graphs and collectives still under way;
+ * one that runs after two minutes is killed and counts as failed. The last line is "N passed, N
+ * failed".
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,10 +25,10 @@
 enum { STEPS_BEFORE = 40, STEPS_BEFORE_CPU = 5, STEPS_AFTER = 1000000, LOST_OFFSET = 32768 };
 static const int64_t limit_ns = INT64_C(120000000000);
 
-/* A thread of the rank that is lost. */
+/* A thread of the lost rank. */
 struct end {
 	int signal;
-	int64_t *lost_ns; /* when, for all to see */
+	int64_t *lost_ns; /* when, in shared memory */
 };
 
 static int64_t now_ns(void)
@@ -49,7 +49,7 @@ static void *end_soon(void *arg)
 	return NULL;
 }
 
-/* Steps until one fails: its code. */
+/* Steps until one fails; returns its code. */
 static int run_steps(struct trial *m, struct training *t, struct end *end, char error[512])
 {
 	bool last = m->w.rank == m->w.world - 1;
@@ -99,7 +99,7 @@ static int run_rank(struct ranks_self *self)
 	printf("rank %d: %s, %.2f s after the loss: %s\n", self->rank, strerror(-rc),
 		(double)(now_ns() - *end.lost_ns) * 1e-9, error);
 	fflush(stdout);
-	/* as the engine does, with nothing taken down */
+	/* without cleanup, like the engine */
 	_exit(rc == -EPIPE && error[0] ? ENGINE_EXIT_PEER_LOST : 1);
 }
 

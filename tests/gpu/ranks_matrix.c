@@ -1,19 +1,19 @@
 /*
- * gpu_ranks_matrix: what may not change a training does not.
+ * gpu_ranks_matrix: settings that must not change a training do not.
  *
  *   gpu_ranks_matrix RANKS
  *
- * In worlds of 1, 2, 4 ... up to RANKS processes with a GPU each, 200 steps (3 on the CPU) of the
+ * In worlds of 1, 2, 4 ... up to RANKS processes with a GPU each: 200 steps (3 on the CPU) of the
  * same global batch as graphs, with ZeRO 0 and 1, reduce buckets of 1e6 and 2e6 elements and a
- * single one, overlap on and off, reduce_scatter on and off. All loss traces agree with the first
- * one's, those of one world and those of different worlds, to the tolerance below; each plan
- * trained again, after all the others, gives the same bits, and so do the other settings of
- * activation_checkpointing with overlapped buckets. In fp32 and bf16.
+ * single one, overlap on and off, reduce_scatter on and off. All loss traces, within a world and
+ * between worlds, agree with the first one to the tolerance below. Each plan, trained again after
+ * all the others, gives the same bits, and so do the other settings of activation_checkpointing
+ * with overlapped buckets. In fp32 and bf16.
  *
- * Tolerance: of |loss - loss of the first plan| / loss at each step. Gradients are summed over
- * ranks in another order, so the first steps differ by roundings alone; 200 steps of a model that
- * learns fast let those grow. Linked with the CPU libraries, whose sums are in rank order, the
- * traces of one world are the same to the bit. The last line is "N passed, N failed".
+ * Tolerance: |loss - loss of the first plan| / loss at each step. Ranks change the order of the
+ * gradients' sums, so the first steps differ only by rounding; 200 steps of a model that learns
+ * fast amplify that. Linked with the CPU libraries, whose sums are in rank order, the traces of one
+ * world are equal to the bit. The last line is "N passed, N failed".
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -34,7 +34,7 @@ static const struct {
 	double tolerance;
 } types[TYPES] = {{"fp32", SPEC_FP32, 1e-3}, {"bf16", SPEC_BF16, 1e-2}};
 
-/* The first trace of each type, left for the other worlds. */
+/* The first trace of each type, for the other worlds. */
 struct traces {
 	double loss[TYPES][STEPS];
 };
@@ -44,7 +44,7 @@ struct plan_of {
 	bool overlap, reduce_scatter;
 };
 
-/* How many; reduce_scatter is of ZeRO-1 only. */
+/* Returns their number; ZeRO-0 has no reduce_scatter. */
 static int list_plans(bool graphs, struct plan_of out[PLANS])
 {
 	const int64_t buckets[] = {1 << 30, graphs ? 1000000 : 50000, 2000000};
@@ -65,7 +65,7 @@ static struct spec_config make_config(const struct trial *m, int type, const str
 	struct spec_config c = trial_config(types[type].precision, m->w.world);
 
 	if (m->graphs) {
-		/* 3.4 million parameters, so that a million is a part of them */
+		/* 3.4 million parameters: a million are a part of them */
 		c.model.n_layer = 4;
 		c.model.n_head = 4;
 		c.model.n_embd = 256;
@@ -99,7 +99,7 @@ static void describe(int type, const struct trial *m, const struct plan_of *p, c
 		p->stage && !p->reduce_scatter ? " all-reduce" : "");
 }
 
-/* Recomputation in backward does not change the result, also while buckets are sent. */
+/* Recomputation in backward does not change the result, even with overlapped buckets. */
 static void test_recompute(
 	struct trial *m, int type, const struct plan_of *plan, const struct trial_outcome *first)
 {
@@ -125,7 +125,7 @@ static bool test_type(struct trial *m, int type, double *trace)
 	char what[96], part[64];
 
 	if (m->w.world == 1)
-		n = 2; /* alone there is nothing to reduce */
+		n = 2; /* one rank has nothing to reduce */
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < n; i++) {
 			struct spec_config c = make_config(m, type, &plans[i]);
@@ -173,7 +173,7 @@ static int run_rank(struct ranks_self *self)
 	return 0;
 }
 
-/* Worlds beside a world of one. */
+/* Worlds of more than one rank. */
 static void compare_worlds(
 	const struct traces *one, const struct traces *many, int world, int *passed, int *failed)
 {
@@ -184,7 +184,7 @@ static void compare_worlds(
 		while (n < STEPS && one->loss[type][n] != 0)
 			n++;
 		if (n == 0)
-			continue; /* no such type here */
+			continue; /* unsupported here */
 		off = largest_difference(many->loss[type], one->loss[type], n);
 		printf("%s world %d off world 1 by %.1e in %" PRId64 " steps %s\n",
 			types[type].name, world, off, n,

@@ -1,18 +1,18 @@
 /*
- * gpu_ranks_steps: steps of some ranks, each a process with its GPU, as captured graphs.
+ * gpu_ranks_steps: steps of several ranks, one process and GPU each, as captured graphs.
  *
- *   gpu_ranks_steps bits RANKS      launched singly, captured and kept agree to the bit: losses,
+ *   gpu_ranks_steps bits RANKS      eager, captured and cached steps agree to the bit: losses,
  *                                   norms, parameters; per precision, ZeRO stage, bucket size,
  *                                   overlap, reduce_scatter
  *   gpu_ranks_steps many RANKS [N]  N times 500 graph steps of each of four plans in turn, always
  *                                   with the same result
- *   gpu_ranks_steps times RANKS     GPT-2 124M, bf16, micro 2, T 512, 2 micro-batches: a step
- *                                   launched singly and as a graph, in turn
+ *   gpu_ranks_steps times RANKS     GPT-2 124M, bf16, micro 2, T 512, 2 micro-batches: an eager
+ *                                   step and a graph step, in turn
  *   gpu_ranks_steps long RANKS      the same in fp32 with 120 micro-batches of 8: steps that take
  *                                   longer than the deadline of a collective, here 4 s
  *
- * Linked with the CPU libraries, which have no graphs, steps whose parameters travel when the next
- * one begins are compared with steps that send them at once. The last line is "N passed, N failed".
+ * Linked with the CPU libraries, which have no graphs, it compares steps that send parameters when
+ * the next step begins with steps that send them at once. The last line is "N passed, N failed".
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -42,7 +42,7 @@ static struct spec_config make_config(const struct trial *m, enum spec_precision
 	return c;
 }
 
-/* Launched singly, captured, from the cache. */
+/* Eager, captured, cached. */
 static bool compare(struct trial *m, const char *what, const struct spec_config *c)
 {
 	static struct trial_outcome o[3];
@@ -111,7 +111,7 @@ static void test_many(struct trial *m, int64_t rounds)
 		c.reduce_scatter = plan != 3;
 		good = trial_run(m, &c, true, kept ? &o : &first[plan]) &&
 			(!kept || trial_same(&first[plan], &o));
-		/* the first plan that takes more memory ends the graphs of those before it */
+		/* the first plan that needs more memory invalidates earlier plans' graphs */
 		if (i >= 2 * MANY_PLANS)
 			replayed = replayed && trial_replayed(m, &o, c.optimizer_steps);
 		if (m->w.rank == 0)
@@ -149,7 +149,7 @@ static void test_times(struct trial *m)
 	bool good = true;
 
 	c.optimizer_steps = m->graphs ? TIMES_STEPS : 8;
-	/* the first of each makes what is kept */
+	/* the first of each fills the caches */
 	good = trial_run(m, &c, false, &o[0]) && trial_run(m, &c, true, &o[1]);
 	trial_check(
 		m, "times", "graph: the bits of single launches", good && trial_same(&o[0], &o[1]));

@@ -1,5 +1,5 @@
 /*
- * gpu_reference, gpu_reference_float: what the CPU library computes for the cases, to stdout. Each
+ * gpu_reference, gpu_reference_float: the CPU library's results for the cases, to stdout. Each
  * result is its number of elements and the elements, as int64_t and doubles of this machine.
  *
  *   gpu_reference fp32|tf32|bf16|fp16 near|exact|attention|products

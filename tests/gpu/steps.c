@@ -1,10 +1,10 @@
 /*
- * gpu_steps: a training of some steps launched operation by operation and the same as a captured
- * graph must agree to the bit: losses, norms, parameters. Per precision, with and without dropout,
- * with accumulation, with skipped steps, and when graphs of several trainings are used in turn. So
- * must trainings that keep all activations and those that compute some anew. Linked with the CPU
- * library, which has no graphs, it compares trainings with themselves. The last line is "N passed,
- * N failed".
+ * gpu_steps: a training of some steps, launched operation by operation and as a captured graph,
+ * must agree to the bit: losses, norms, parameters. Per precision, with and without dropout, with
+ * accumulation, with skipped steps, and when several trainings use their graphs in turn. So must
+ * trainings that keep all activations and those that recompute some. Linked with the CPU library,
+ * which has no graphs, it compares trainings with themselves. The last line is "N passed, N
+ * failed".
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static struct spec_config make_config(enum spec_precision precision)
 {
 	struct spec_config c = small_training_config(precision);
 
-	/* so that gradients of parameters are taken beside backward, and wait for each other */
+	/* so that parameter gradients run beside backward, and wait for each other */
 	c.model.n_layer = 4;
 	c.model.vocab_size = 2400;
 	c.optimizer_steps = STEPS;
@@ -124,7 +124,7 @@ static void compare(struct machine *m, const char *what, const struct spec_confi
 	check(m, what, "graph: the bits of single launches", same(&o[0], &o[1]));
 	check(m, what, "again, the graph kept", same(&o[0], &o[2]));
 	check(m, what, "a graph was launched",
-		/* a loss scale is no part of a graph: that of the training before is found */
+		/* a graph holds no loss scale: the earlier training's graph is found */
 		was_replayed(m, &o[1], skips ? STEPS : STEPS - 1) && was_replayed(m, &o[2], STEPS));
 	if (skips)
 		check(m, what, "some steps were skipped, some not",
@@ -159,7 +159,7 @@ static void test_precisions(struct machine *m)
 	}
 }
 
-/* Trainings that share memory but nothing of their graphs, in turn. */
+/* Trainings that share memory but no graphs, in turn. */
 static void test_in_turn(struct machine *m)
 {
 	struct spec_config a = make_config(SPEC_FP32), b = a;
@@ -167,7 +167,7 @@ static void test_in_turn(struct machine *m)
 	bool ran;
 
 	a.seed = 9;
-	b.lr = 3e-3; /* no part of the graph */
+	b.lr = 3e-3; /* not part of the graph */
 	b.seed = 9;
 	b.weight_decay = 0;
 	ran = train(m, &b, false, &o[0]) && train(m, &a, true, &o[1]) &&
@@ -180,7 +180,7 @@ static void test_in_turn(struct machine *m)
 		same(&o[0], &o[2]) && o[2].loss[STEPS - 1] != o[1].loss[STEPS - 1]);
 }
 
-/* The three settings of activation_checkpointing, each launched singly and as a graph. */
+/* The three settings of activation_checkpointing, eager and as a graph. */
 static void compare_settings(struct machine *m, const char *what, const struct spec_config *c)
 {
 	static struct outcome none, other;
@@ -228,7 +228,7 @@ static void test_recompute(struct machine *m)
 		compare_settings(m, what, &c);
 		if (!m->graphs)
 			continue;
-		/* products so large that GELU goes along with them where it can */
+		/* products so large that they are fused with GELU where possible */
 		c.model.n_embd = 768;
 		c.model.n_head = 12;
 		c.model.n_layer = 2;

@@ -145,7 +145,7 @@ class Training:
         batch = tokens[0].to(self.device).long()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # what a step takes for good is there before the capture
+        with torch.cuda.stream(side):  # allocates a step's permanent memory before the capture
             for step in tokens[:EAGER_STEPS]:
                 self.set_rate()
                 batch.copy_(step.to(self.device))
@@ -157,7 +157,7 @@ class Training:
         until = time.monotonic() + self.seconds
         for i, step in enumerate(tokens[EAGER_STEPS:]):
             if i % LOOK_STEPS == 0:
-                torch.cuda.synchronize()  # steps are queued far ahead of those that have run
+                torch.cuda.synchronize()  # the queue runs far ahead of the device
                 if time.monotonic() >= until:
                     break
             self.set_rate()

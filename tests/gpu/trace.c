@@ -1,17 +1,17 @@
 /*
- * gpu_trace: losses of a training for tests/gpu/torch_trace.py, which trains the same from the same
- * parameters on the same tokens.
+ * gpu_trace: losses of a training for tests/gpu/torch_trace.py, which runs the same training from
+ * the same parameters on the same tokens.
  *
  *   gpu_trace DIR [small] [steps STEPS]      20 steps on synthetic tokens, in each precision
  *   gpu_trace DIR [small] text FILE STEPS    steps on a token file, in bf16
  *
- * The model is GPT-2 124M; small: one that a CPU, which takes fp32 for bf16, trains in seconds.
+ * The model is GPT-2 124M; small: one that a CPU, which computes bf16 in fp32, trains in seconds.
  *
- * Writes DIR/params.f32 (the arena at the start), DIR/tokens.i32 (per step the inputs of its global
+ * Writes DIR/params.f32 (the initial arena), DIR/tokens.i32 (per step the inputs of its global
  * batch, then the targets), per precision DIR/grads.TYPE (the arena of the first step's gradients,
- * in that type, times the loss scale) and DIR/trace.json: shapes, where each tensor lies in the
- * arena, and per precision the loss, the gradient norm and the learning rate of each step, as the
- * engine launches them.
+ * in that type, times the loss scale) and DIR/trace.json: shapes, each tensor's place in the arena,
+ * and per precision the loss, the gradient norm and the learning rate of each step, as the engine
+ * launches them.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -63,13 +63,13 @@ static struct spec_config make_config(enum spec_precision precision, const struc
 		c.data_synthetic_tokens = 1 << 20;
 		c.seq_len = 256;
 		c.micro_batch = 4;
-		c.lr = 3e-5; /* without a warm-up: more makes spikes, which roundings decide on */
+		c.lr = 3e-5; /* without a warm-up: larger ones give spikes that rounding decides */
 	}
 	if (asked->text)
 		set_text(&c, asked);
 	c.batch = c.micro_batch * c.accumulation;
 	c.optimizer_steps = asked->steps;
-	c.fp16_initial_scale_power = 12; /* no step is skipped: PyTorch is to scale by the same */
+	c.fp16_initial_scale_power = 12; /* no step is skipped: PyTorch uses the same scale */
 	c.fp16_loss_scale_window = 1000;
 	return c;
 }
@@ -189,7 +189,7 @@ static int run_steps(
 	return rc;
 }
 
-/* What all precisions have in common: of the first one. */
+/* Members that all precisions share: from the first one. */
 static int write_start(
 	const struct training *t, const struct dataset *data, const char *dir, json_t *root)
 {
@@ -259,7 +259,7 @@ static int read_arguments(int argc, char **argv, struct asked *asked)
 	return *end || asked->steps < 1 || asked->steps > STEPS_MAX ? -1 : 0;
 }
 
-/* A CPU trains in fp32 alone, text is trained in one precision. */
+/* A CPU trains only in fp32; text trains in one precision. */
 static bool wanted(enum spec_precision precision, const struct asked *asked, bool cpu)
 {
 	if (cpu)

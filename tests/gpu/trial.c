@@ -92,7 +92,7 @@ static int run_steps(struct trial *m, struct training *t, const struct dataset *
 	for (int64_t i = 0; i < n; i++) {
 		struct step_result r;
 
-		/* validation finds the parameters that the last update made, in the middle too */
+		/* validation uses the last update's parameters, in the middle too */
 		if (i == n / 2) {
 			rc = step_validate(
 				&t->step, data, 8, &asked, &out->val_loss, error, error_bytes);
