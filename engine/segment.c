@@ -523,7 +523,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 struct validating {
 	struct segment *s;
 	struct link *link;
-	bool tells; /* this rank reports */
+	bool reports; /* this rank sends progress */
 	int64_t reported_ns;
 };
 
@@ -534,7 +534,7 @@ static bool validation_stop(void *arg)
 	struct segment *s = v->s;
 	int64_t now = clock_mono_ns();
 
-	if (v->tells && now - v->reported_ns >= VALIDATION_MESSAGE_NS) {
+	if (v->reports && now - v->reported_ns >= VALIDATION_MESSAGE_NS) {
 		segment_send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
 		v->reported_ns = now;
 	}

@@ -420,3 +420,14 @@ char *safetensors_header(const struct safetensors_tensor *tensors, size_t n, siz
 	free(text);
 	return out;
 }
+
+void safetensors_transpose(float *out, const float *in, int64_t rows, int64_t cols)
+{
+	enum { TILE = 32 };
+
+	for (int64_t r0 = 0; r0 < rows; r0 += TILE)
+		for (int64_t c0 = 0; c0 < cols; c0 += TILE)
+			for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
+				for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
+					out[c * rows + r] = in[r * cols + c];
+}

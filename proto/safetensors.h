@@ -88,4 +88,7 @@ char *safetensors_header(const struct safetensors_tensor *tensors, size_t n, siz
 void safetensors_convert(enum safetensors_dtype dtype, const float *in, int64_t n, void *out);
 int64_t safetensors_elem_bytes(enum safetensors_dtype dtype);
 
+/* out (cols, rows) = in (rows, cols) transposed: Conv1D of GPT-2 has its inputs in the rows. */
+void safetensors_transpose(float *out, const float *in, int64_t rows, int64_t cols);
+
 #endif

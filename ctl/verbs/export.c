@@ -38,7 +38,7 @@ static const char *const dtype_names[] = {[SAFETENSORS_F32] = "float32",
 	[SAFETENSORS_F16] = "float16",
 	[SAFETENSORS_BF16] = "bfloat16"};
 
-enum { NAME_BYTES = 96, TILE = 32 };
+enum { NAME_BYTES = 96 };
 
 /* How a tensor of the arena lies in the file. */
 enum layout { LAYOUT_VECTOR, LAYOUT_MATRIX, LAYOUT_VOCABULARY, LAYOUT_CONV1D };
@@ -129,16 +129,6 @@ static int check_model(struct export *x)
 
 /* ---- model.safetensors ---- */
 
-/* out (cols, rows) = in (rows, cols) transposed */
-static void transpose(float *out, const float *in, int64_t rows, int64_t cols)
-{
-	for (int64_t r0 = 0; r0 < rows; r0 += TILE)
-		for (int64_t c0 = 0; c0 < cols; c0 += TILE)
-			for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
-				for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
-					out[c * rows + r] = in[r * cols + c];
-}
-
 static int write_tensor(struct export *x, int64_t i, FILE *file, const char *path)
 {
 	const struct checkpoint_tensor *from = &x->c->tensors[i];
@@ -151,7 +141,7 @@ static int write_tensor(struct export *x, int64_t i, FILE *file, const char *pat
 		    sizeof(x->e->message)))
 		exit = x->e->exit = CTL_TRANSPORT;
 	if (!exit && x->layout[i] == LAYOUT_CONV1D) {
-		transpose(turned, values, from->rows, from->cols);
+		safetensors_transpose(turned, values, from->rows, from->cols);
 		memcpy(values, turned, (size_t)to->elems * sizeof(*values));
 	}
 	if (!exit) {

@@ -333,7 +333,7 @@ static void next_arm(struct submission *s)
 	check_next(s);
 }
 
-/* In the store's thread, like the two below: a file system may be slow. */
+/* In the store's thread, because a file system may be slow. */
 static int remove_probe(void *arg)
 {
 	unlink(arg);
@@ -378,7 +378,7 @@ static void ask_members(struct submission *s)
 		on_members(s, NULL);
 }
 
-/* An empty file in the folder of the checkpoints, for the members to find. */
+/* Also there: makes an empty file in the folder of the checkpoints, for the members to find. */
 static int make_probe(void *arg)
 {
 	struct submission *s = arg;

@@ -11,7 +11,7 @@
 
 #include "proto/host/memory.h"
 
-enum { NAME_BYTES = 64, CHUNK_ELEMS = 1 << 20, TILE = 32 };
+enum { NAME_BYTES = 64, CHUNK_ELEMS = 1 << 20 };
 
 static const char prefixed[] = "transformer.";
 
@@ -235,16 +235,6 @@ void gpt2_weights_close(struct gpt2_weights *w)
 
 /* ---- load ---- */
 
-/* out (rows, cols) = in (cols, rows) transposed */
-static void transpose(float *out, const float *in, int64_t rows, int64_t cols)
-{
-	for (int64_t r0 = 0; r0 < rows; r0 += TILE)
-		for (int64_t c0 = 0; c0 < cols; c0 += TILE)
-			for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
-				for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
-					out[r * cols + c] = in[c * rows + r];
-}
-
 static int put(const struct gpt2_weights_target *to, int64_t first, const float *values, int64_t n,
 	char *error, size_t error_bytes)
 {
@@ -262,7 +252,7 @@ static int load_conv1d(const struct gpt2_weights *w, const struct gpt2_weights_t
 	int rc = safetensors_read(&w->file, find(w, e), 0, n, in, error, error_bytes);
 
 	if (!rc) {
-		transpose(out, in, e->rows, e->cols);
+		safetensors_transpose(out, in, e->cols, e->rows);
 		rc = put(to, e->first, out, n, error, error_bytes);
 	}
 	free(in);

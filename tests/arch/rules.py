@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDERS = ("proto", "daemon", "engine", "kernels", "ctl", "tests", "etc", "slurm", "packaging")
 C_ENDINGS = (".c", ".h", ".cu", ".cuh")
 
-# Who may include whom: the table of rooms. A folder that has no row belongs to its parent's room.
+# The table of rooms: which rooms a room may include. A folder that has no row belongs to its parent's room.
 PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host", "proto/experiment"}
 DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines", "daemon/nodes"}
 ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check", "engine/checkpoint"}

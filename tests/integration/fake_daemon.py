@@ -1,4 +1,4 @@
-"""A scripted gpt2d for tests of gpt2ctl: answers what a test tells it to, and can misbehave.
+"""A scripted gpt2d for tests of gpt2ctl: replies as a test defines, and can misbehave.
 
 Methods are functions (params, connection) -> result; they may raise Refused, send events with
 connection.notify, or end the connection with connection.close.

@@ -289,7 +289,7 @@ def test_a_loss_that_is_not_finite(world, folders):
         ranks.train(spec(world), folders())
         for rank in ranks.ranks[1:]:
             rank.drain()
-            assert not rank.all("segment.failed"), "rank 0 tells what is the same on all ranks"
+            assert not rank.all("segment.failed"), "rank 0 reports what is the same on all ranks"
     ours = metrics(directory)["gpt2d"]
     assert ours["status"] == "failed" and ours["nonfinite"]
     assert no_marker(directory)

@@ -72,7 +72,7 @@ time.sleep(3600)
         moved = d.home / "moved"
         d.log.rename(moved)
         d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the reopened log")
         (tmp_path / "go").touch()
         wait_for(lambda: "printed: after" in d.said(), "the second line")
         assert PRINTED.findall(moved.read_text()) == ["before"] and PRINTED.findall(d.said()) == ["after"]

@@ -30,7 +30,7 @@ def test_daemon_notices_the_end_of_engines_and_ends(prefix):
             assert c.wait(run)["reason"].startswith("engine_lost: rank 1 killed by signal 9")
             assert d.engines() != pids
         d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the reopened log")
         assert d.stop() == 0
 
 

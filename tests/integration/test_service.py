@@ -173,7 +173,7 @@ def test_signals_at_the_start_and_at_the_end(tmp_path):
         d.process.send_signal(signal.SIGHUP)
         db.close()
         assert d.process.stdout.readline().startswith("gpt2d: ready, ")
-        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the reopened log")
         d.process.terminate()
         while d.process.poll() is None:
             for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):

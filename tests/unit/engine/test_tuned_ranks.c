@@ -24,7 +24,7 @@ static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;
 enum { WORLD = 3, CHOICES = 4, LOST = 1 };
 
 /* What becomes of rank LOST: it stops for good, before it is asked for its choices or after it has
- * told how many. */
+ * reported how many. */
 enum how { NOTHING, STOPPED, STOPPED_LATER, KILLED, KILLED_LATER };
 
 static struct k_choice choices[CHOICES];
