@@ -24,7 +24,7 @@ int spec_parse(const char *text, size_t n, const struct spec_options *options, s
 	spec_resolve(source, options, spec, errors);
 	spec_source_destroy(source);
 	if (errors->n > 0) {
-		free(spec);
+		spec_free(spec);
 		return -EINVAL;
 	}
 	*out = spec;
@@ -33,6 +33,9 @@ int spec_parse(const char *text, size_t n, const struct spec_options *options, s
 
 void spec_free(struct spec *spec)
 {
+	if (spec == NULL)
+		return;
+	free(spec->arms);
 	free(spec);
 }
 

@@ -118,7 +118,6 @@ struct spec {
 	bool restart;      /* queue again after gpt2d ended during the run */
 	int64_t timeout_s; /* of the whole run, 0: none */
 	size_t n_arms;     /* >= 1; without "arms" one arm named "run" */
-	struct spec_arm arms[SPEC_ARMS_MAX];
 	bool has_arms;
 	int64_t repetitions; /* blocks */
 	bool mirrored;       /* a block is an order of the arms and then its mirror */
@@ -128,6 +127,7 @@ struct spec {
 	int64_t spare_blocks;   /* replace void ones */
 	double stop_half_width; /* of the interval's logarithm; 0: run all blocks */
 	size_t control;         /* the arm that repeats the first one, or SPEC_NO_CONTROL */
+	struct spec_arm *arms;
 };
 
 /* The context in which a spec is read. */

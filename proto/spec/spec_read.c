@@ -1,6 +1,7 @@
 #include "proto/spec/spec_read.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,19 @@ static void read_scalar(struct reading *r, const struct spec_json *json,
 		complain(r, node->at, row->key, message);
 }
 
+/* Another arm of the source; at most SPEC_ARMS_MAX. */
+static struct spec_source_arm *add_arm(
+	struct spec_source *source, const char *name, struct spec_place at)
+{
+	struct spec_source_arm *arm;
+
+	source->arms = memory_resized(source->arms, (source->n_arms + 1) * sizeof(*arm));
+	arm = &source->arms[source->n_arms++];
+	*arm = (struct spec_source_arm){.at = at};
+	strcpy(arm->name, name);
+	return arm;
+}
+
 static void read_arm(
 	struct reading *r, const struct spec_json *json, const struct spec_json_node *node)
 {
@@ -169,9 +183,7 @@ static void read_arm(
 		complain(r, node->at, path, message);
 		return;
 	}
-	arm = &r->source->arms[r->source->n_arms++];
-	memcpy(arm->name, node->key, strlen(node->key) + 1);
-	arm->at = node->at;
+	arm = add_arm(r->source, node->key, node->at);
 	in.arm = arm->name;
 	in.layer = &arm->layer;
 	read_members(&in, json, node, "");
@@ -236,7 +248,7 @@ static void add_to_name(char *name, size_t bytes, const struct spec_json_node *v
 static void add_sweep_arm(struct reading *r, struct sweep_axis *axes, size_t n)
 {
 	struct spec_source *source = r->source;
-	struct spec_source_arm *arm = &source->arms[source->n_arms];
+	struct spec_source_arm *arm;
 	struct reading in = *r;
 	char name[SPEC_NAME_MAX + 2] = "", message[200];
 	const char *wrong;
@@ -257,9 +269,7 @@ static void add_sweep_arm(struct reading *r, struct sweep_axis *axes, size_t n)
 			complain(r, axes[0].values->at, "sweep", message);
 		return;
 	}
-	strcpy(arm->name, name);
-	arm->at = axes[0].values->at;
-	source->n_arms++;
+	arm = add_arm(source, name, axes[0].values->at);
 	in.arm = arm->name;
 	in.layer = &arm->layer;
 	in.from_set = false;
@@ -317,9 +327,7 @@ static void make_sweep(struct reading *r, struct sweep_axis *axes, size_t n)
 		return;
 	}
 	source->has_arms = source->swept = true;
-	strcpy(source->arms[0].name, "base");
-	source->arms[0].at = axes[0].values->at;
-	source->n_arms = 1;
+	add_arm(source, "base", axes[0].values->at);
 	add_sweep_arms(r, axes, n, 0);
 }
 
@@ -646,35 +654,42 @@ static void read_sweeps(
 
 /* ---- defaults ---- */
 
-static int read_defaults(struct spec_source *source, struct spec_errors *errors)
-{
-	struct spec_json json = {0}, *kept;
-	char text[2048] = "[", message[256];
-	size_t n = 1, i;
-	uint32_t at;
-	int rc;
+/* Read once in a process. The values point into the tree. */
+static struct {
+	pthread_once_t once;
+	struct spec_json json;
+	struct spec_layer layer;
+} defaults = {.once = PTHREAD_ONCE_INIT};
 
+static void read_defaults(void)
+{
+	struct spec_json *json = &defaults.json;
+	struct spec_errors none = {0};
+	char *text, message[256];
+	size_t n, i;
+	FILE *out = memory_stream(&text, &n);
+	uint32_t at;
+
+	putc('[', out);
 	for (i = 0; i < SPEC_KEY_COUNT; i++)
 		if (spec_table[i].fallback)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n > 1 ? "," : "",
-				spec_table[i].fallback);
-	snprintf(text + n, sizeof(text) - n, "]");
-	rc = spec_json_parse(text, n + 1, &json, errors);
-	if (rc)
-		return rc;
-	kept = keep_json(source, &json);
-	at = kept->node[0].child;
+			fprintf(out, "%s,", spec_table[i].fallback);
+	fputs("null]", out);
+	memory_stream_end(out);
+	if (spec_json_parse(text, n, json, &none) < 0)
+		abort(); /* the table is wrong */
+	free(text);
+	at = json->node[0].child;
 	for (i = 0; i < SPEC_KEY_COUNT; i++) {
-		struct spec_value *v = &source->defaults.value[i];
+		struct spec_value *v = &defaults.layer.value[i];
 
 		if (!spec_table[i].fallback)
 			continue;
 		if (spec_value_read(
-			    &spec_table[i], kept, &kept->node[at], v, message, sizeof(message)))
+			    &spec_table[i], json, &json->node[at], v, message, sizeof(message)))
 			v->state = SPEC_DEFAULT;
-		at = kept->node[at].next;
+		at = json->node[at].next;
 	}
-	return 0;
 }
 
 int spec_read(const char *text, size_t n, const struct spec_options *options,
@@ -683,14 +698,11 @@ int spec_read(const char *text, size_t n, const struct spec_options *options,
 	struct spec_source *source = memory_zeroed(1, sizeof(*source));
 	struct reading r = {.source = source, .errors = errors};
 	struct spec_json json = {0}, *kept;
-	int rc;
 
 	*out = source;
-	rc = read_defaults(source, errors);
-	if (rc)
-		return rc;
-	rc = spec_json_parse_object(text, n, &json, errors);
-	if (rc)
+	pthread_once(&defaults.once, read_defaults);
+	source->defaults = &defaults.layer;
+	if (spec_json_parse_object(text, n, &json, errors))
 		return -EBADMSG;
 	kept = keep_json(source, &json);
 	r.layer = &source->base;
@@ -707,5 +719,6 @@ void spec_source_destroy(struct spec_source *source)
 	for (size_t i = 0; i < source->n_json; i++)
 		spec_json_finish(&source->json[i]);
 	free(source->json);
+	free(source->arms);
 	free(source);
 }

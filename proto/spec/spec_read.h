@@ -18,11 +18,12 @@ struct spec_source_arm {
 };
 
 struct spec_source {
-	struct spec_layer defaults, base, sets;
+	const struct spec_layer *defaults; /* the table's */
+	struct spec_layer base, sets;
 	bool has_arms;
 	bool swept; /* the arms come from a sweep */
 	size_t n_arms;
-	struct spec_source_arm arms[SPEC_ARMS_MAX];
+	struct spec_source_arm *arms; /* NULL: none */
 	/* private: keeps the strings */
 	struct spec_json *json;
 	size_t n_json;

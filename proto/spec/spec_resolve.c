@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/host/memory.h"
 #include "proto/stats/verdict.h"
 
 /* Defaults that the table gives in words. */
@@ -787,7 +788,7 @@ static void resolve_run(const struct spec_source *source, const struct spec_opti
 {
 	struct resolving r = {.options = options, .errors = errors, .values = source->base};
 
-	fill_defaults(&r.values, &source->defaults);
+	fill_defaults(&r.values, source->defaults);
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
 		const struct spec_row *row = &spec_table[i];
 		bool design = !strncmp(row->key, "design.", 7);
@@ -815,11 +816,13 @@ void spec_resolve(const struct spec_source *source, const struct spec_options *o
 	struct resolving r = {.options = options, .errors = errors};
 
 	resolve_run(source, options, spec, errors);
+	/* one more: the control */
+	spec->arms = memory_zeroed(source->n_arms + 1, sizeof(*spec->arms));
 	if (source->n_arms == 0) {
 		spec->n_arms = 1;
 		strcpy(spec->arms[0].name, "run");
 		r.values = source->base;
-		fill_defaults(&r.values, &source->defaults);
+		fill_defaults(&r.values, source->defaults);
 		r.config = &spec->arms[0].config;
 		resolve_config(&r);
 		return;
@@ -830,7 +833,7 @@ void spec_resolve(const struct spec_source *source, const struct spec_options *o
 		r.arm = source->arms[i].name;
 		r.values = source->base;
 		spec_layer_put(&r.values, &source->arms[i].layer);
-		fill_defaults(&r.values, &source->defaults);
+		fill_defaults(&r.values, source->defaults);
 		r.config = &spec->arms[i].config;
 		resolve_config(&r);
 	}

@@ -89,7 +89,7 @@ static bool read_int(const struct spec_row *row, const struct spec_json_node *no
 static bool read_real(const struct spec_row *row, const struct spec_json_node *node, double *out,
 	char *message, size_t bytes)
 {
-	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES];
+	char limit[SPEC_JSON_REAL_BYTES];
 	double v;
 
 	if (node->type != SPEC_JSON_NUMBER)
@@ -98,16 +98,16 @@ static bool read_real(const struct spec_row *row, const struct spec_json_node *n
 		snprintf(message, bytes, "%.40s is beyond a double's range", node->text);
 		return false;
 	}
-	spec_json_format_real(row->low, low);
-	spec_json_format_real(row->high, high);
 	if (v < row->low || (row->above_low && v == row->low)) {
+		spec_json_format_real(row->low, limit);
 		snprintf(message, bytes, "%.40s is not allowed, %s %s", node->text,
-			row->above_low ? "above" : "at least", low);
+			row->above_low ? "above" : "at least", limit);
 		return false;
 	}
 	if (v > row->high || (row->below_high && v == row->high)) {
+		spec_json_format_real(row->high, limit);
 		snprintf(message, bytes, "%.40s is not allowed, %s %s", node->text,
-			row->below_high ? "below" : "at most", high);
+			row->below_high ? "below" : "at most", limit);
 		return false;
 	}
 	*out = v;
@@ -270,10 +270,15 @@ static size_t field_bytes(const struct spec_row *row)
 	return bytes[row->type];
 }
 
+static bool is_text(const struct spec_row *row)
+{
+	return row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH ||
+		row->type == SPEC_TYPE_RUN;
+}
+
 void spec_value_store(const struct spec_row *row, const struct spec_value *value, void *field)
 {
-	if (row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH ||
-		row->type == SPEC_TYPE_RUN) {
+	if (is_text(row)) {
 		memset(field, 0, field_bytes(row));
 		memcpy(field, value->s, strlen(value->s));
 	} else {
@@ -290,6 +295,8 @@ bool spec_value_empty(const struct spec_row *row, const void *field)
 {
 	const char *bytes = field;
 
+	if (is_text(row))
+		return bytes[0] == '\0';
 	for (size_t i = 0; i < field_bytes(row); i++)
 		if (bytes[i])
 			return false;

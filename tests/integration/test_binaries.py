@@ -24,6 +24,7 @@ VARIABLES = {
     "keyboard": "ctl/link/interrupt.c: the key that ends a wait, as a signal does",
     "heard": "engine/comm/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
     "came": "proto/host/signals.c: a signal came",
+    "defaults": "proto/spec/spec_read.c: those of the table, read once",
     "log_state": "daemon/config/log.c: the log",
     "kept": "daemon/config/log.c: the log",
     "writer": "daemon/config/log.c: the log",
