@@ -347,7 +347,7 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 
 void database_close(struct database *d)
 {
-	sqlite3_close(d->handle);
+	store_sql_close(d->handle);
 	free(d->path);
 }
 
@@ -436,7 +436,7 @@ int database_look(const char *path, bool in_use, int64_t within_ms, struct datab
 		set_deadline(db, &until_ns);
 		rc = look_inside(db, &seen, error, error_bytes);
 	}
-	sqlite3_close(db);
+	store_sql_close(db);
 	if (rc == 0)
 		*out = seen;
 	return rc;

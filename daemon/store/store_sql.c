@@ -123,6 +123,29 @@ static int bind_values(sqlite3_stmt *stmt, const char *types, va_list args)
 	return rc;
 }
 
+/* Statements stay prepared until store_sql_close(): the texts are literals, so there are few. */
+static int prepare(struct sqlite3 *db, const char *sql, sqlite3_stmt **out)
+{
+	sqlite3_stmt *stmt = NULL;
+
+	while ((stmt = sqlite3_next_stmt(db, stmt)) != NULL) {
+		if (strcmp(sqlite3_sql(stmt), sql) == 0 && !sqlite3_stmt_busy(stmt)) {
+			*out = stmt;
+			return SQLITE_OK;
+		}
+	}
+	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+}
+
+void store_sql_close(struct sqlite3 *db)
+{
+	sqlite3_stmt *stmt;
+
+	while (db != NULL && (stmt = sqlite3_next_stmt(db, NULL)) != NULL)
+		sqlite3_finalize(stmt);
+	sqlite3_close(db);
+}
+
 int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
 	const char *sql, const char *types, ...)
 {
@@ -131,19 +154,18 @@ int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *ar
 	int rc, stop = 0;
 
 	errno = 0;
-	rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+	rc = prepare(db, sql, &stmt);
 	if (rc != SQLITE_OK)
 		return store_errno(db, rc);
 	va_start(args, types);
 	rc = bind_values(stmt, types, args);
 	va_end(args);
-	if (rc != SQLITE_OK) {
-		sqlite3_finalize(stmt);
-		return store_errno(db, rc);
-	}
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && stop == 0)
+	while (rc == SQLITE_OK && stop == 0 && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
 		stop = row ? row(stmt, arg) : 0;
-	sqlite3_finalize(stmt);
+		rc = SQLITE_OK;
+	}
+	sqlite3_reset(stmt);
+	sqlite3_clear_bindings(stmt);
 	return stop ? stop : store_errno(db, rc);
 }
 

@@ -49,10 +49,12 @@ int store_errno(struct sqlite3 *db, int sqlite_code);
 /*
  * Run one statement with bound values: types is a string of 'i' (int64_t) and 't' (const char *,
  * NULL for null), one for each ?. row, unless NULL, is called for every row and may return a
- * negative errno to stop. 0 or a negative errno.
+ * negative errno to stop. 0 or a negative errno. sql is a literal: it stays prepared.
  */
 int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
 	const char *sql, const char *types, ...);
+/* Closes a database, and the statements that store_sql prepared; takes NULL. */
+void store_sql_close(struct sqlite3 *db);
 /* The text in a column, from 0, of the row in row(), valid until it returns; "" for null. */
 const char *store_text(struct sqlite3_stmt *stmt, int column);
 
