@@ -174,6 +174,7 @@ static void wake_loop(struct store *s)
 static void complete(struct store *s, struct store_job *job, int rc)
 {
 	job->rc = rc;
+	atomic_store(&s->begun_ns, 0); /* before its owner hears of it */
 	pthread_mutex_lock(&s->lock);
 	append(&s->complete, job);
 	pthread_mutex_unlock(&s->lock);
@@ -215,8 +216,7 @@ static bool is_own(int rc)
 
 static int exec(struct store *s, const char *sql)
 {
-	errno = 0;
-	return store_errno(s->db.handle, sqlite3_exec(s->db.handle, sql, NULL, NULL, NULL));
+	return store_sql(s->db.handle, NULL, NULL, sql, "");
 }
 
 /*
@@ -242,12 +242,14 @@ static int commit(struct store *s, struct store_job *first)
 		if (job->rc < 0 && !is_own(job->rc))
 			rc = job->rc;
 		else
-			rc = exec(s, job->rc < 0 ? "rollback to job; release job" : "release job");
+			rc = job->rc < 0 ? exec(s, "rollback to job") : 0;
+		if (rc == 0)
+			rc = exec(s, "release job");
 	}
 	if (rc == 0)
 		rc = exec(s, "commit");
 	if (rc < 0 && sqlite3_get_autocommit(s->db.handle) == 0)
-		sqlite3_exec(s->db.handle, "rollback", NULL, NULL, NULL);
+		exec(s, "rollback");
 	return rc;
 }
 
