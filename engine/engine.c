@@ -183,6 +183,7 @@ int main(int argc, char **argv)
 	struct arguments a;
 	struct link *link;
 	struct stat st;
+	bool checks;
 	int code = parse(argc, argv, &a), rc;
 
 	if (code)
@@ -205,13 +206,14 @@ int main(int argc, char **argv)
 		end(ENGINE_EXIT_USAGE);
 	}
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print to standard output */
-	rc = link_create(LINK_FD, &link);
+	checks = strcmp(a.role, "check") == 0;
+	rc = link_create(LINK_FD, checks ? LINK_RECEIVER_READS : LINK_THREAD_READS, &link);
 	if (rc) {
 		fprintf(stderr, "%s: the connection to gpt2d (descriptor 3) or its thread: %s\n",
 			program_invocation_short_name, starved_text(rc));
 		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}
-	if (strcmp(a.role, "check") == 0)
+	if (checks)
 		code = rank_check(link, a.warm.threads);
 	else if (strcmp(a.role, "connect") == 0)
 		code = rank_connect(link, &a.warm);

@@ -32,7 +32,8 @@ struct link {
 	int fd, wake;
 	pthread_t thread;
 	bool started;
-	struct frame *frame; /* private to the thread */
+	enum link_reader reader;
+	struct frame *frame; /* private to the reader */
 
 	pthread_mutex_t lock;
 	pthread_cond_t arrived;
@@ -113,13 +114,28 @@ static void read_input(struct link *l)
 		close_input(l);
 }
 
+/* With the lock, which is not held during the wait. */
+static void wait_for_message(struct link *l)
+{
+	struct pollfd input = {.fd = l->fd, .events = POLLIN};
+
+	if (l->reader == LINK_THREAD_READS) {
+		pthread_cond_wait(&l->arrived, &l->lock);
+		return;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (poll(&input, 1, -1) > 0)
+		read_input(l);
+	pthread_mutex_lock(&l->lock);
+}
+
 int link_receive(struct link *l, struct rpc_message *out)
 {
 	struct message *m;
 
 	pthread_mutex_lock(&l->lock);
 	while (!l->first && !l->closed)
-		pthread_cond_wait(&l->arrived, &l->lock);
+		wait_for_message(l);
 	m = l->first;
 	if (m) {
 		l->first = m->next;
@@ -349,20 +365,20 @@ static struct duty see_duty(struct link *l)
 
 static void wait_for_events(struct link *l, const struct duty *d, int64_t until_ns)
 {
+	const bool reads = !d->closed && l->reader == LINK_THREAD_READS;
 	struct pollfd fds[2] = {
 		{.fd = l->wake, .events = POLLIN},
-		{.fd = l->fd,
-			.events = (short)((d->closed ? 0 : POLLIN) | (d->output ? POLLOUT : 0))},
+		{.fd = l->fd, .events = (short)((reads ? POLLIN : 0) | (d->output ? POLLOUT : 0))},
 	};
 	int64_t left_ns = until_ns - clock_mono_ns();
 	uint64_t count;
 
-	if (d->closed && !d->output)
+	if (!reads && !d->output)
 		fds[1].fd = -1;
 	poll(fds, 2, left_ns <= 0 ? 0 : (int)(left_ns / CLOCK_MS_NS + 1));
 	if ((fds[0].revents & POLLIN) && read(l->wake, &count, sizeof(count)) < 0)
 		return;
-	if (!d->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
+	if (reads && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
 		read_input(l);
 	if (d->output) {
 		pthread_mutex_lock(&l->lock);
@@ -407,7 +423,7 @@ static int start_thread(struct link *l)
 	return rc;
 }
 
-int link_create(int fd, struct link **out)
+int link_create(int fd, enum link_reader reader, struct link **out)
 {
 	int rc, flags = fcntl(fd, F_GETFL);
 	struct link *l;
@@ -416,6 +432,7 @@ int link_create(int fd, struct link **out)
 		return -errno;
 	l = memory_zeroed(1, sizeof(*l));
 	l->fd = fd;
+	l->reader = reader;
 	l->last = &l->first;
 	l->tick_ns = clock_mono_ns();
 	l->suspended_ns = suspended_ns();

@@ -21,8 +21,13 @@
 
 struct link;
 
+/*
+ * Who reads: the link's thread, so that link_stop_asked knows what arrived; or link_receive itself,
+ * which answers sooner, but sees nothing of gpt2d between two calls.
+ */
+enum link_reader { LINK_THREAD_READS, LINK_RECEIVER_READS };
 /* 0, and the link owns fd, now non-blocking; or a negative errno, and the caller still owns fd. */
-int link_create(int fd, struct link **out);
+int link_create(int fd, enum link_reader reader, struct link **out);
 /* Sends the rest, for two seconds at most. Takes NULL. */
 void link_destroy(struct link *l);
 

@@ -22,7 +22,7 @@ static struct link *open_link(int *peer)
 	int fds[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	assert_int_equal(link_create(fds[0], &l), 0);
+	assert_int_equal(link_create(fds[0], LINK_THREAD_READS, &l), 0);
 	*peer = fds[1];
 	return l;
 }
@@ -51,6 +51,27 @@ static char *read_until(int peer, const char *last, size_t *n)
 	}
 	text[*n] = '\0';
 	return text;
+}
+
+static void a_receiver_that_reads(void **state)
+{
+	struct rpc_message m;
+	struct link *l = NULL;
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	assert_int_equal(link_create(fds[0], LINK_RECEIVER_READS, &l), 0);
+	say(fds[1], "{\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n{\"jsonrpc\":\"2.0\",\"met");
+	assert_int_equal(link_receive(l, &m), 0);
+	assert_string_equal(m.method, "one");
+	rpc_clear(&m);
+	say(fds[1], "hod\":\"two\"}\n");
+	assert_int_equal(link_receive(l, &m), 0);
+	assert_string_equal(m.method, "two");
+	rpc_clear(&m);
+	close(fds[1]);
+	assert_int_equal(link_receive(l, &m), -EPIPE);
+	link_destroy(l);
 }
 
 static void messages_come_in_order(void **state)
@@ -208,6 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_come_in_order),
+		cmocka_unit_test(a_receiver_that_reads),
 		cmocka_unit_test(what_was_sent_arrives_before_the_end),
 		cmocka_unit_test(a_reader_that_stands_still),
 		cmocka_unit_test(stops_are_seen_where_they_wait),
