@@ -1,6 +1,7 @@
 #include "proto/host/cgroup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -103,48 +104,65 @@ static bool go_up(struct group *g)
 	return true;
 }
 
-/* The first line of a file of the group, or the line that begins with row. */
-static int read_line(const struct group *g, const char *file, const char *row, char line[256])
+enum { FILE_BYTES = 8192 }; /* memory.stat is the longest */
+
+/* A file of the group, at most FILE_BYTES - 1 of it. */
+static int read_file(const struct group *g, const char *file, char text[FILE_BYTES])
 {
 	char name[PATH_MAX + 64];
-	int rc = -ENOENT;
-	FILE *f;
+	ssize_t n;
+	int fd;
 
 	snprintf(name, sizeof(name), "%s/%s", g->path, file);
-	f = fopen(name, "re");
-	if (f == NULL)
-		return rc;
-	while (rc < 0 && fgets(line, 256, f))
-		if (row == NULL ||
-			(strncmp(line, row, strlen(row)) == 0 && line[strlen(row)] == ' '))
-			rc = 0;
-	fclose(f);
-	return rc;
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -ENOENT;
+	n = read(fd, text, FILE_BYTES - 1);
+	close(fd);
+	if (n <= 0)
+		return -ENOENT;
+	text[n] = '\0';
+	return 0;
+}
+
+/* The number at the start of the text, or after "row " at the start of a line; not "max". */
+static int find_number(const char *text, const char *row, int64_t *out)
+{
+	const size_t n = row ? strlen(row) : 0;
+	char *end;
+
+	while (row != NULL && text != NULL && !(strncmp(text, row, n) == 0 && text[n] == ' ')) {
+		text = strchr(text, '\n');
+		text += text != NULL;
+	}
+	if (text == NULL)
+		return -ENOENT;
+	text += n;
+	*out = strtoll(text, &end, 10);
+	return end > text && *out >= 0 ? 0 : -ENOENT;
 }
 
 /* 0, or -ENOENT, also for "max", which means no limit. */
 static int read_number(const struct group *g, const char *file, const char *row, int64_t *out)
 {
-	char line[256], *at = line, *end;
+	char text[FILE_BYTES];
 
-	if (read_line(g, file, row, line) < 0)
-		return -ENOENT;
-	if (row != NULL)
-		at += strlen(row);
-	*out = strtoll(at, &end, 10);
-	return end > at && *out >= 0 ? 0 : -ENOENT;
+	return read_file(g, file, text) < 0 ? -ENOENT : find_number(text, row, out);
 }
 
 /* Bytes left until this group's limit is reached. */
 static int64_t left_of(const struct group *g, int64_t limit)
 {
 	const struct version *v = g->version;
+	char stat[FILE_BYTES];
 	int64_t used, n;
 
 	if (read_number(g, v->usage, NULL, &used) < 0)
 		return limit;
+	if (read_file(g, "memory.stat", stat) < 0)
+		stat[0] = '\0';
 	for (int i = 0; i < 3 && v->droppable[i] != NULL; i++)
-		if (read_number(g, "memory.stat", v->droppable[i], &n) == 0)
+		if (find_number(stat, v->droppable[i], &n) == 0)
 			used -= n < used ? n : used;
 	return used < limit ? limit - used : 0;
 }
@@ -186,14 +204,14 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 /* 0 with the time that the group may use of each period, or -ENOENT. */
 static int read_quota(const struct group *g, int64_t *quota, int64_t *period)
 {
-	char line[256];
+	char text[FILE_BYTES];
 
 	if (g->version == &versions[0])
 		return read_number(g, "cpu.cfs_quota_us", NULL, quota) < 0
 			? -ENOENT
 			: read_number(g, "cpu.cfs_period_us", NULL, period);
-	if (read_line(g, "cpu.max", NULL, line) < 0 ||
-		sscanf(line, "%" SCNd64 " %" SCNd64, quota, period) != 2)
+	if (read_file(g, "cpu.max", text) < 0 ||
+		sscanf(text, "%" SCNd64 " %" SCNd64, quota, period) != 2)
 		return -ENOENT;
 	return 0;
 }
