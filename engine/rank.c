@@ -320,6 +320,17 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	return list;
 }
 
+/* All arms of a spec, and specs that follow each other, see one reading of the memory. */
+#define FACTS_AGE_NS CLOCK_S_NS
+
+/* The process that checks. */
+struct checks {
+	struct k_context *ctx;
+	int threads;
+	struct dataset_cache cache;
+	struct training_facts facts;
+};
+
 struct verdict {
 	bool refused;
 	json_t *errors, *report;
@@ -337,7 +348,7 @@ static void refuse(struct verdict *v, const char *key, const char *message)
 static int read_arm(const json_t *params, int world, struct spec **spec, struct verdict *v)
 {
 	struct spec_options options = {.world = world};
-	struct spec_errors wrong = {0};
+	struct spec_errors wrong;
 	const char *text = json_string_value(json_object_get(params, "spec"));
 	int arm;
 
@@ -357,14 +368,13 @@ static int read_arm(const json_t *params, int world, struct spec **spec, struct 
 	return arm;
 }
 
-static void check_arm(struct k_context *ctx, int threads, const json_t *params,
-	struct dataset_cache *cache, struct verdict *v)
+static void check_arm(struct checks *c, const json_t *params, struct verdict *v)
 {
 	char error[512];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct check_options check = {
 		.world = world,
-		.cache = cache,
+		.cache = &c->cache,
 		.submit = true,
 		.resume = json_object_get(params, "resume"),
 		.runs = json_string_value(json_object_get(params, "runs")),
@@ -388,8 +398,9 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 	check.config = &spec->arms[arm].config;
 	if (check.config->gpus <= world)
 		check.together = nodes_fullest(nodes, (int)check.config->gpus);
-	if (training_device(
-		    ctx, threads, check.config, world, &check.device, error, sizeof(error))) {
+	training_read_facts(&c->facts, c->ctx, FACTS_AGE_NS);
+	if (training_device(c->ctx, c->threads, check.config, world, &c->facts, &check.device,
+		    error, sizeof(error))) {
 		refuse(v, "", error);
 		goto out;
 	}
@@ -400,12 +411,11 @@ out:
 	spec_free(spec);
 }
 
-static void answer_check(struct link *link, struct k_context *ctx, int threads,
-	struct dataset_cache *cache, const json_t *params)
+static void answer_check(struct link *link, struct checks *c, const json_t *params)
 {
 	struct verdict v = {0};
 
-	check_arm(ctx, threads, params, cache, &v);
+	check_arm(c, params, &v);
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
 			!v.refused, "errors", v.errors, "check",
@@ -413,8 +423,7 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	json_decref(v.report);
 }
 
-static int serve_checks(
-	struct link *link, struct k_context *ctx, int threads, struct dataset_cache *cache)
+static int serve_checks(struct link *link, struct checks *c)
 {
 	struct rpc_message m;
 	bool done = false;
@@ -423,10 +432,10 @@ static int serve_checks(
 		if (link_receive(link, &m))
 			return ENGINE_EXIT_ORPHAN;
 		if (strcmp(m.method, CHECK_REQUEST) == 0)
-			answer_check(link, ctx, threads, cache, m.params);
+			answer_check(link, c, m.params);
 		done = strcmp(m.method, ENGINE_EXIT) == 0;
 		rpc_clear(&m);
-		if (k_context_error(ctx)) /* a later reply would be the same */
+		if (k_context_error(c->ctx)) /* a later reply would be the same */
 			return ENGINE_EXIT_POISONED;
 	}
 	return ENGINE_EXIT_OK;
@@ -436,10 +445,9 @@ int rank_check(struct link *link, int threads)
 {
 	char why[256] = "";
 	struct k_context_options options = {.threads = 1, .error = why, .error_bytes = sizeof(why)};
-	struct dataset_cache *cache = memory_zeroed(1, sizeof(*cache));
-	struct k_context *ctx = NULL;
+	struct checks *c = memory_zeroed(1, sizeof(*c));
 	int code = ENGINE_EXIT_POISONED;
-	int rc = k_context_create(&options, &ctx);
+	int rc = k_context_create(&options, &c->ctx);
 
 	if (rc) {
 		link_log(link, "error", "check: no device found: %s",
@@ -447,12 +455,13 @@ int rank_check(struct link *link, int threads)
 		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : code;
 		goto out;
 	}
-	say_hello(link, "check", 0, -1, NULL, ctx);
+	c->threads = threads;
+	say_hello(link, "check", 0, -1, NULL, c->ctx);
 	link_send(link, ENGINE_READY, json_object());
-	code = serve_checks(link, ctx, threads, cache);
+	code = serve_checks(link, c);
 out:
-	k_context_destroy(ctx);
-	free(cache);
+	k_context_destroy(c->ctx);
+	free(c);
 	return code;
 }
 

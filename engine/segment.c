@@ -139,9 +139,11 @@ static bool check(struct segment *s, struct warm *w)
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};
+	struct training_facts facts = {0};
 	json_t *errors, *report, *first;
 
-	if (training_device(w->ctx, w->threads, &s->config, w->world, &options.device,
+	training_read_facts(&facts, w->ctx, 0);
+	if (training_device(w->ctx, w->threads, &s->config, w->world, &facts, &options.device,
 		    s->failure.message, sizeof(s->failure.message))) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
 		s->failure.reason = "device";

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/comm/nodes.h"
+#include "proto/host/clock.h"
 #include "proto/size.h"
 #include "proto/host/starved.h"
 
@@ -83,22 +84,33 @@ static int plan_kernels(struct k_context *ctx, int threads, const struct spec_co
 	return rc;
 }
 
-int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
-	struct memory_device *out, char *error, size_t error_bytes)
+void training_read_facts(struct training_facts *f, const struct k_context *ctx, int64_t max_age_ns)
 {
-	struct k_device_info info;
+	const int64_t now_ns = clock_mono_ns();
+
+	if (f->read_ns > 0 && now_ns - f->read_ns < max_age_ns)
+		return;
+	f->read_ns = now_ns;
+	k_context_info(ctx, &f->device);
+	memory_plan_limit(&f->device, f->limit);
+}
+
+int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
+	const struct training_facts *facts, struct memory_device *out, char *error,
+	size_t error_bytes)
+{
+	const struct k_device_info *info = &facts->device;
 	struct kernel_memory kernels;
 	int rc = plan_kernels(ctx, threads, config, &kernels, error, error_bytes);
 
 	if (rc)
 		return rc;
-	k_context_info(ctx, &info);
-	memory_plan_limit(&info, out->limit);
-	out->backend = info.backend;
-	out->total_bytes = info.memory_total_bytes;
-	out->free_bytes = info.memory_free_bytes;
+	memcpy(out->limit, facts->limit, sizeof(out->limit));
+	out->backend = info->backend;
+	out->total_bytes = info->memory_total_bytes;
+	out->free_bytes = info->memory_free_bytes;
 	out->comm_bytes = world > 1 ? collectives_scratch_bytes(world, (int)config->gpus) : 0;
-	out->context_bytes = info.context_bytes;
+	out->context_bytes = info->context_bytes;
 	memcpy(out->scratch, kernels.scratch_bytes, sizeof(out->scratch));
 	out->tuning_bytes = kernels.tuning_bytes;
 	return 0;
@@ -218,12 +230,10 @@ static int refuse_memory(const struct training *t, const struct planned *p, int6
 /* 0: not known. */
 static int64_t find_free(const struct training *t)
 {
-	struct k_device_info info;
-	char file[CGROUP_FILE_BYTES];
+	struct training_facts facts = {0};
 
-	k_context_info(t->warm->ctx, &info);
-	memory_plan_limit(&info, file);
-	return info.memory_free_bytes;
+	training_read_facts(&facts, t->warm->ctx, 0);
+	return facts.device.memory_free_bytes;
 }
 
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)

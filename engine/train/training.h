@@ -26,12 +26,24 @@ struct training {
 	int64_t device_bytes; /* of all buffers */
 };
 
+/* The device, and the limits of its memory. Zero before the first reading. */
+struct training_facts {
+	struct k_device_info device;   /* as memory_plan_limit leaves it */
+	char limit[CGROUP_FILE_BYTES]; /* the file that memory_plan_limit names */
+	int64_t read_ns;               /* monotonic */
+};
+
+/* Reads them, unless they were read less than max_age_ns ago. */
+void training_read_facts(
+	struct training_facts *facts, const struct k_context *ctx, int64_t max_age_ns);
+
 /*
- * Fills the device of ctx and a training's memory there besides its buffers, with this many ranks
- * and threads. Fails as k_scratch_plan, with error.
+ * Fills the device of ctx, by its facts, and a training's memory there besides its buffers, with
+ * this many ranks and threads. Fails as k_scratch_plan, with error.
  */
 int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
-	struct memory_device *out, char *error, size_t error_bytes);
+	const struct training_facts *facts, struct memory_device *out, char *error,
+	size_t error_bytes);
 
 /*
  * For config->gpus ranks; this is rank w->rank. config and data outlive the training. 0, or with

@@ -56,6 +56,7 @@ static void describe(struct k_context *ctx)
 
 	if (!proc_value("/proc/cpuinfo", "model name", ctx->name, sizeof ctx->name))
 		snprintf(ctx->name, sizeof ctx->name, "unknown processor");
+	ctx->memory_total_bytes = meminfo_bytes("MemTotal");
 	sscanf(config, "OpenBLAS %63s", version);
 	snprintf(ctx->library, sizeof ctx->library, "OpenBLAS %s %s", version,
 		openblas_get_corename());
@@ -146,7 +147,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 		.backend = "cpu",
 		.name = ctx->name,
 		.library = ctx->library,
-		.memory_total_bytes = meminfo_bytes("MemTotal"),
+		.memory_total_bytes = ctx->memory_total_bytes,
 		.memory_free_bytes = meminfo_bytes("MemAvailable"),
 	};
 }

@@ -18,6 +18,7 @@ struct k_context {
 	atomic_bool failed;
 	char error[256];
 	char name[128];
+	int64_t memory_total_bytes; /* of the machine */
 	char library[128];
 };
 
