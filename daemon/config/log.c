@@ -288,20 +288,9 @@ static bool is_idle(void)
 	return writer.first == NULL && !writer.busy && writer.unwritten == 0;
 }
 
-/* Under the lock. */
-static void wait_idle(int64_t for_ns)
-{
-	const struct timespec until = clock_timespec(clock_mono_ns() + for_ns);
-	int rc = 0;
-
-	while (!is_idle() && rc == 0)
-		rc = pthread_cond_timedwait(&writer.idle, &writer.lock, &until);
-}
-
 static void put(int to, enum log_level level, const char *text, size_t n)
 {
 	struct held *h;
-	bool wait;
 
 	if (!writer.started) {
 		if (emit(to, level, text, n) < 0)
@@ -309,7 +298,6 @@ static void put(int to, enum log_level level, const char *text, size_t n)
 		return;
 	}
 	pthread_mutex_lock(&writer.lock);
-	wait = is_idle();
 	if (writer.unwritten > 0 || writer.bytes + n > LOG_HELD_BYTES) {
 		writer.lost++;
 		writer.unwritten++;
@@ -323,10 +311,8 @@ static void put(int to, enum log_level level, const char *text, size_t n)
 		writer.last = &h->next;
 		writer.bytes += n;
 	}
-	pthread_cond_signal(&writer.wake);
-	if (wait)
-		wait_idle(LOG_WAIT_MS * CLOCK_MS_NS);
 	pthread_mutex_unlock(&writer.lock);
+	pthread_cond_signal(&writer.wake); /* without the lock: the thread takes it next */
 }
 
 int log_open(const char *to, char *error, size_t error_bytes)
@@ -362,12 +348,15 @@ void log_reopen(void)
 
 void log_finish(void)
 {
+	const struct timespec until = clock_timespec(clock_mono_ns() + END_S * CLOCK_S_NS);
 	bool all;
+	int rc = 0;
 
 	if (!writer.started)
 		return;
 	pthread_mutex_lock(&writer.lock);
-	wait_idle(END_S * CLOCK_S_NS);
+	while (!is_idle() && rc == 0)
+		rc = pthread_cond_timedwait(&writer.idle, &writer.lock, &until);
 	all = writer.stop = is_idle();
 	pthread_cond_signal(&writer.wake);
 	pthread_mutex_unlock(&writer.lock);

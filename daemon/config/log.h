@@ -1,8 +1,7 @@
 /*
  * log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
  * only. One thread writes the lines, so gpt2d does not wait for a terminal, a pipe, the journal or
- * a disk that blocks. log_write waits up to LOG_WAIT_MS for its line to be written, but not while
- * earlier lines wait. Up to LOG_HELD_BYTES of lines wait. Further lines are dropped and counted.
+ * a disk that blocks. Up to LOG_HELD_BYTES of lines wait. Further lines are dropped and counted.
  */
 #ifndef GPT2D_DAEMON_CONFIG_LOG_H
 #define GPT2D_DAEMON_CONFIG_LOG_H
@@ -13,7 +12,7 @@
 
 #include "proto/log_level.h"
 
-enum { LOG_WAIT_MS = 100, LOG_HELD_BYTES = 256 * 1024 };
+enum { LOG_HELD_BYTES = 256 * 1024 };
 
 /*
  * to: a file, appended to; "stderr"; "journal", which keeps time and level itself; or NULL: the

@@ -257,7 +257,17 @@ class Daemon:
     def client(self, **options):
         return Client(self.socket, **options)
 
+    def log_rests(self):
+        """The thread that writes the log sleeps: it has no line, or nobody takes one."""
+        for task in Path(f"/proc/{self.process.pid}/task").glob("*"):
+            if (task / "comm").read_text() == "log\n":
+                return (task / "stat").read_text().rpartition(") ")[2][0] in "SD"
+        return True
+
     def said(self):
+        """The log, with every line that gpt2d has written up to now."""
+        if self.process is not None and self.process.poll() is None:
+            wait_for(self.log_rests, "the thread of the log")
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def kill(self, number=signal.SIGKILL):
