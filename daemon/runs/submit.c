@@ -38,6 +38,7 @@ struct submission {
 	uid_t uid;
 	bool dry_run;
 	int64_t priority, rerun_of;
+	char *text; /* as the client sent it */
 	struct spec *spec;
 	char *canonical;
 	json_t *checks; /* array: {arm, spec_sha256, check} */
@@ -50,6 +51,7 @@ struct submission {
 
 static void submission_free(struct submission *s)
 {
+	free(s->text);
 	spec_free(s->spec);
 	free(s->canonical);
 	json_decref(s->checks);
@@ -470,7 +472,7 @@ static struct checker_question question_of(const struct submission *s)
 	spec_file_key(&arm->config, &file);
 	return (struct checker_question){
 		.world = settings_world(s->submitter->options.settings),
-		.spec = s->canonical,
+		.spec = s->text,
 		.arm = arm->name,
 		.file = file,
 		.resume = s->resume,
@@ -494,7 +496,8 @@ static void on_resume(void *arg, int rc, json_t *folders)
 	char message[128];
 
 	if (rc == -ENOENT) {
-		snprintf(message, sizeof(message), "run %s: no such run; it may have been removed",
+		snprintf(message, sizeof(message),
+			"run %.20s: no such run; it may have been removed",
 			s->spec->arms[s->arm].config.resume_from);
 		add_arm_error(s, "resume_from", message);
 		next_arm(s);
@@ -539,18 +542,17 @@ static void check_next(struct submission *s)
 
 /* ---- the beginning ---- */
 
-static int parse_spec(struct submission *s, const char *text, size_t n)
+static int parse_spec(struct submission *s)
 {
 	struct spec_options options = {
 		.world = (int)settings_world(s->submitter->options.settings)};
-	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
-	int rc = spec_parse(text, n, &options, &s->spec, errors);
+	struct spec_errors errors;
+	int rc = spec_parse(s->text, strlen(s->text), &options, &s->spec, &errors);
 
 	if (rc == -EINVAL)
-		for (size_t i = 0; i < errors->n; i++)
-			add_error(s, errors->error[i].at, errors->error[i].key,
-				errors->error[i].message);
-	free(errors);
+		for (size_t i = 0; i < errors.n; i++)
+			add_error(s, errors.error[i].at, errors.error[i].key,
+				errors.error[i].message);
 	return rc;
 }
 
@@ -562,9 +564,9 @@ static bool writes_outside(const struct submission *s)
 	return false;
 }
 
-static void begin_with_text(struct submission *s, const char *text)
+static void begin(struct submission *s)
 {
-	int rc = parse_spec(s, text, strlen(text));
+	int rc = parse_spec(s);
 
 	if (has_errors(s) || (rc == 0 && is_barred(s))) {
 		refuse_spec(s);
@@ -605,7 +607,6 @@ static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 
 void submit_request(struct submitter *submitter, struct reply *reply, json_t *params, bool dry_run)
 {
-	json_t *spec = json_object_get(params, "spec");
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
 	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
 	struct submission *s;
@@ -621,6 +622,7 @@ void submit_request(struct submitter *submitter, struct reply *reply, json_t *pa
 	*s = (struct submission){
 		.submitter = submitter,
 		.reply = reply,
+		.text = memory_text(json_string_value(json_object_get(params, "spec"))),
 		.uid = reply_peer(reply)->uid,
 		.dry_run = dry_run,
 		.priority = priority,
@@ -628,7 +630,7 @@ void submit_request(struct submitter *submitter, struct reply *reply, json_t *pa
 		.checks = json_array(),
 		.errors = json_array(),
 	};
-	begin_with_text(s, json_string_value(spec));
+	begin(s);
 }
 
 struct submitter *submit_create(const struct submit_options *options)
