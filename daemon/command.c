@@ -112,7 +112,7 @@ void command_queued(void *arg, struct reply *reply, struct run *run)
 		json_pack("{sI ss ss ss sI sI sO}", "id", (json_int_t)run->id, "name", run->name,
 			"state", run_state_name(run->state), "spec_sha256", run->spec_sha256,
 			"segments", (json_int_t)run->segments, "position",
-			(json_int_t)queue_before(d->queue, run), "waiting",
+			json_integer_value(json_object_get(outlook, "position")), "waiting",
 			json_object_get(outlook, "waiting")));
 	json_decref(outlook);
 	scheduler_wake(d->scheduler);

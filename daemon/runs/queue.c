@@ -94,22 +94,14 @@ struct run *queue_head(const struct queue *q)
 	return run != NULL && queue_fits(q, run) ? run : NULL;
 }
 
-int64_t queue_before(const struct queue *q, const struct run *before)
+int64_t queue_length(const struct queue *q)
 {
 	struct run *run;
 	int64_t n = 0;
 
-	TAILQ_FOREACH(run, &q->runs, link) {
-		if (run == before)
-			break;
+	TAILQ_FOREACH(run, &q->runs, link)
 		n += run->state == RUN_QUEUED;
-	}
 	return n;
-}
-
-int64_t queue_length(const struct queue *q)
-{
-	return queue_before(q, NULL);
 }
 
 struct run *queue_ending(const struct queue *q)

@@ -35,9 +35,7 @@ bool queue_fits(const struct queue *q, const struct run *run);
 struct run *queue_head(const struct queue *q);
 /* The queued run after `after` (NULL: the first one). NULL: none. */
 struct run *queue_next(const struct queue *q, const struct run *after);
-/* Number of queued runs; number of those that start before run, for "position". */
-int64_t queue_length(const struct queue *q);
-int64_t queue_before(const struct queue *q, const struct run *run);
+int64_t queue_length(const struct queue *q); /* number of queued runs */
 
 /* A run that has ended and is not on disk yet; NULL: none. */
 struct run *queue_ending(const struct queue *q);
