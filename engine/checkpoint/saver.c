@@ -19,14 +19,13 @@
 #include "engine/comm/patience.h"
 #include "proto/artifact.h"
 #include "proto/checkpoint.h"
-#include "proto/digest.h"
 #include "proto/host/clock.h"
 #include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "proto/host/thread.h"
 #include "proto/size.h"
 
-enum { PIECE_BYTES = 4 << 20, NICE = 10, ENTRIES_MAX = 1 << 16 };
+enum { NICE = 10, ENTRIES_MAX = 1 << 16 };
 
 enum job { JOB_NONE, JOB_SHARD, JOB_MANIFEST, JOB_DISCARD, JOB_END };
 
@@ -70,44 +69,49 @@ static int step_dir(const struct saver *s, char out[PATH_MAX])
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* Writes the shard in pieces, and hashes them. */
-struct reader {
-	struct artifact_source source;
-	const char *at;
-	int64_t section_bytes, left; /* left: of this section */
-	int section;
-	struct digest *digest;
-	struct manifest_shard *hashes;
+/* Hashes a section while the shard is written: one after the other would take twice as long. */
+struct section {
+	pthread_t thread;
+	bool started;
+	const char *bytes;
+	size_t n;
+	char *sha256;
+	int rc;
 };
 
-static int next_piece(struct artifact_source *source, const char **bytes, size_t *n)
+static void *hash_section(void *arg)
 {
-	struct reader *r = (struct reader *)source;
+	struct section *h = arg;
 
-	*n = 0;
-	if (r->left == 0) {
-		if (r->section >= 0 &&
-			(!r->digest || digest_finish(r->digest, r->hashes->sha256[r->section])))
-			return -EIO;
-		digest_destroy(r->digest);
-		r->digest = NULL;
-		if (++r->section == CHECKPOINT_SECTIONS || r->section_bytes == 0)
-			return 0;
-		r->digest = digest_create();
-		r->left = r->section_bytes;
-	}
-	*n = r->left < PIECE_BYTES ? (size_t)r->left : PIECE_BYTES;
-	*bytes = r->at;
-	r->at += *n;
-	r->left -= (int64_t)*n;
-	return r->digest ? digest_add(r->digest, *bytes, *n) : -EIO;
+	h->rc = artifact_sha256(h->bytes, h->n, h->sha256);
+	return NULL;
 }
 
-/* A rank may have no element: then its shard is an empty file, with the hashes of no data. */
-static void hash_nothing(struct manifest_shard *hashes)
+/* Without a thread, a section is hashed here. */
+static void hash_begin(const char *all, size_t bytes, struct manifest_shard *hashes,
+	struct section sections[CHECKPOINT_SECTIONS])
 {
-	for (int i = 0; i < CHECKPOINT_SECTIONS; i++)
-		artifact_sha256("", 0, hashes->sha256[i]);
+	for (int i = 0; i < CHECKPOINT_SECTIONS; i++) {
+		struct section *h = &sections[i];
+
+		*h = (struct section){
+			.bytes = all + (size_t)i * bytes, .n = bytes, .sha256 = hashes->sha256[i]};
+		h->started = thread_start(&h->thread, hash_section, h, "hash") == 0;
+		if (!h->started)
+			hash_section(h);
+	}
+}
+
+static int hash_end(struct section sections[CHECKPOINT_SECTIONS])
+{
+	int rc = 0;
+
+	for (int i = 0; i < CHECKPOINT_SECTIONS; i++) {
+		if (sections[i].started)
+			pthread_join(sections[i].thread, NULL);
+		rc = sections[i].rc < 0 ? sections[i].rc : rc;
+	}
+	return rc;
 }
 
 static mode_t file_mode(const struct saver *s)
@@ -118,14 +122,11 @@ static mode_t file_mode(const struct saver *s)
 static int write_shard(struct saver *s)
 {
 	const struct training *t = s->segment.training;
-	struct reader r = {.source = {.next = next_piece},
-		.at = s->buffer,
-		.section_bytes = s->shard.elems * CHECKPOINT_ELEM_BYTES,
-		.section = -1,
-		.hashes = &s->own.hashes};
+	const size_t bytes = (size_t)(s->shard.elems * CHECKPOINT_ELEM_BYTES); /* of a section */
+	const char *all = s->buffer ? s->buffer : "";                          /* no elements */
+	struct section sections[CHECKPOINT_SECTIONS];
 	char dir[PATH_MAX], file[MANIFEST_FILE_BYTES];
-	int64_t written;
-	int rc = step_dir(s, dir);
+	int rc = step_dir(s, dir), hashed;
 
 	if (rc == 0 && mkdir(dir, 0755) < 0 && errno != EEXIST)
 		rc = -errno;
@@ -135,11 +136,11 @@ static int write_shard(struct saver *s)
 		rc = filesystem_sync(s->segment.folder);
 	if (rc < 0)
 		return rc;
-	hash_nothing(r.hashes);
 	manifest_file(t->warm->rank, t->plan.world, file);
-	rc = artifact_write_from(dir, file, &r.source, file_mode(s), &written);
-	digest_destroy(r.digest);
-	return rc;
+	hash_begin(all, bytes, &s->own.hashes, sections);
+	rc = artifact_write_mode(dir, file, all, bytes * CHECKPOINT_SECTIONS, file_mode(s));
+	hashed = hash_end(sections);
+	return rc < 0 ? rc : hashed;
 }
 
 /* Removes a checkpoint, the manifest first: without it the rest is invalid. */
