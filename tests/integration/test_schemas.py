@@ -78,10 +78,8 @@ RELATIONS = re.compile(r"twice|has no meaning|cannot be made|is not (a multiple|
     r"|\d[KMG] is not allowed")  # the schema has the form of a size with a unit, not its range
 
 
-STANDARD = """{
- "model": "nano", "data": {"kind": "synthetic"}, "seq_len": 64,
- "train_micro_batch_size_per_gpu": 4, "work": {"optimizer_steps": 10},
-"""
+STANDARD = {"model": "nano", "data": {"kind": "synthetic"}, "seq_len": 64, "train_micro_batch_size_per_gpu": 4,
+    "work": {"optimizer_steps": 10}}
 
 
 def test_specs_as_the_parser_has_them():
@@ -89,15 +87,18 @@ def test_specs_as_the_parser_has_them():
     validator = jsonschema.Draft202012Validator(SCHEMAS["spec"])
     taken = refused = 0
     for case in re.split(r"^== ", (ROOT / "tests/unit/spec/cases.txt").read_text(), flags=re.M)[1:]:
-        text, expected = re.sub(r"^(@ .*\n)+", "", case.split("\n", 1)[1]).split("\n--\n", 1)
-        if "\n@ escaped\n" in case or '"sweep"' in text:  # the schema does not say which keys a sweep may have
+        options, text, expected = re.fullmatch(r".*?\n((?:@ .*?\n)*)(.*?)\n--\n(.*)", case, flags=re.S).groups()
+        if "@ escaped\n" in options or '"sweep"' in text:  # the schema does not say which keys a sweep may have
             continue
         errors = [line[2:] for line in expected.splitlines() if line.startswith("! ")]
         try:
-            value = json.loads(STANDARD + text[1:] + "}" if text.startswith("+ ") else text)
+            value = json.loads("{" + text[1:] + "}" if text[:1] == "+" else text)
         except ValueError:
             assert errors, case
             continue
+        if text[:1] == "+":
+            without = " ".join(re.findall("@ without (.*)", options)).split()
+            value = {key: value for key, value in STANDARD.items() if key not in without} | value
         if not errors:
             taken += 1
             check(SCHEMAS["spec"], value)

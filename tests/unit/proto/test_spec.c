@@ -191,6 +191,25 @@ static void test_errors_are_counted_anew(void **state)
 	assert_int_equal(errors.n, 1);
 }
 
+static void test_more_errors_than_are_kept(void **state)
+{
+	char keys[1024] = "", *printed = NULL;
+	struct spec *spec = NULL;
+	size_t n = 0, bytes;
+	FILE *out;
+
+	for (int i = 0; i < 80; i++)
+		n += (size_t)snprintf(keys + n, sizeof(keys) - n, ", \"k%d\": 1", i);
+	assert_int_equal(parse_with(keys, 1, &spec), -EINVAL);
+	assert_int_equal(errors.n, 64);
+	assert_string_equal(errors.error[63].key, "k63");
+	out = open_memstream(&printed, &bytes);
+	spec_errors_print(&errors, "run.json", out);
+	fclose(out);
+	assert_non_null(strstr(printed, "\nrun.json: 16 more errors\n"));
+	free(printed);
+}
+
 static void test_size_limit(void **state)
 {
 	struct spec_options options = {.world = 1};
@@ -489,6 +508,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_manual_parses),
 		cmocka_unit_test(test_out_is_left_alone_on_error),
 		cmocka_unit_test(test_errors_are_counted_anew),
+		cmocka_unit_test(test_more_errors_than_are_kept),
 		cmocka_unit_test(test_size_limit),
 		cmocka_unit_test(test_large_texts),
 		cmocka_unit_test(test_mutations),

@@ -2,16 +2,17 @@
  * The cases of spec/cases.txt: what spec_parse says of each text. A case is
  *
  *   == NAME
- *   @ world N | @ base DIR ("-": none) | @ set KEY=VALUE | @ escaped | @ exactly
- *   the text; with "@ escaped", %NN is the byte NN and %{N*c} is N times c; after "+ " the members
- *   that come after those of a standard spec
+ *   @ world N | @ base DIR ("-": none) | @ set KEY=VALUE | @ without KEYS | @ escaped | @ exactly
+ *   the text; with "@ escaped", %NN is the byte NN and %{N*c} is N times c; after "+" the members
+ *   that follow those of a standard spec, of which "@ without" leaves some out
  *   --
- *   what is expected
+ *   the expected result
  *
- * Of a spec that is refused this is each error after "! ". Of one that is accepted it is its
- * canonical form with "@ exactly", else what the canonical form has otherwise than the first case:
- * "KEY VALUE", and "- KEY" where the key is missing. With SPEC_GOLDEN_UPDATE in the environment
- * what is found is written to the file. Prints TAP.
+ * A refused spec gives one line per error, "! ERROR". An accepted spec gives its canonical form with
+ * "@ exactly", else the differences between its canonical form and the first case: "KEY VALUE", and
+ * "- KEY" where the key is missing. The keys of "design" are compared with the first exact case that
+ * has arms. With SPEC_GOLDEN_UPDATE in the environment the test writes its results to the file.
+ * Prints TAP.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct golden {
 	char name[128];
 	struct spec_options options;
 	const char *sets[SETS_MAX];
+	char *without;
 	bool escaped, exactly;
 	char *text, *expected;
 	size_t n;
@@ -39,7 +41,7 @@ struct flat {
 	char *line[FLAT_MAX];
 };
 
-static struct flat first;
+static struct flat first, design;
 
 static void read_option(struct golden *c, char *line)
 {
@@ -50,6 +52,8 @@ static void read_option(struct golden *c, char *line)
 		c->options.base_dir = c->own_base ? memory_text(line + 5) : NULL;
 	} else if (!strncmp(line, "set ", 4) && c->options.n_sets < SETS_MAX)
 		c->sets[c->options.n_sets++] = memory_text(line + 4);
+	else if (!strncmp(line, "without ", 8))
+		c->without = memory_text(line + 8);
 	else if (!strcmp(line, "escaped"))
 		c->escaped = true;
 	else if (!strcmp(line, "exactly"))
@@ -87,15 +91,30 @@ static void unescape(struct golden *c)
 
 static void add_standard(struct golden *c)
 {
-	static const char standard[] = "{\n"
-				       " \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"},"
-				       " \"seq_len\": 64,\n \"train_micro_batch_size_per_gpu\": 4,"
-				       " \"work\": {\"optimizer_steps\": 10},\n";
-	char *text = memory_printed("%s%s\n}", standard, c->text + 1);
+	static const char *const standard[][2] = {
+		{"model", "\"nano\""},
+		{"data", "{\"kind\": \"synthetic\"}"},
+		{"seq_len", "64"},
+		{"train_micro_batch_size_per_gpu", "4"},
+		{"work", "{\"optimizer_steps\": 10}"},
+	};
+	const char *more = c->text + 1;
+	char *text = NULL;
+	size_t n = 0, bytes;
+	FILE *out = memory_stream(&text, &bytes);
 
+	for (size_t i = 0; i < sizeof(standard) / sizeof(standard[0]); i++) {
+		if (c->without && strstr(c->without, standard[i][0]))
+			continue;
+		fprintf(out, "%s%s \"%s\": %s", n ? "," : "{", n == 0 || i == 3 ? "\n" : "",
+			standard[i][0], standard[i][1]);
+		n++;
+	}
+	fprintf(out, "%s%s\n}", *more ? ",\n" : "", more);
+	memory_stream_end(out);
 	free(c->text);
 	c->text = text;
-	c->n = strlen(text);
+	c->n = bytes;
 }
 
 /* The next case of the file; false at its end. Its own lines but the expected ones go to copy. */
@@ -142,8 +161,10 @@ static bool read_case(FILE *in, struct golden *c, FILE *copy)
 	c->options.sets = c->sets;
 	if (c->escaped)
 		unescape(c);
-	if (c->text && !strncmp(c->text, "+ ", 2))
+	if (c->text && c->text[0] == '+') {
+		c->text[c->n] = '\0';
 		add_standard(c);
+	}
 	return part == EXPECTED;
 }
 
@@ -154,6 +175,7 @@ static void free_case(struct golden *c)
 	if (c->own_base)
 		free((char *)c->options.base_dir);
 	free(c->text);
+	free(c->without);
 	free(c->expected);
 }
 
@@ -222,18 +244,26 @@ static bool holds(const struct flat *flat, const char *line, size_t n)
 	return false;
 }
 
-/* What the canonical form has otherwise than that of the first case. */
+static bool is_design(const char *line)
+{
+	return !strncmp(line, "design.", 7);
+}
+
+/* The differences between the canonical form and the first case. */
 static char *changes_text(const char *canonical)
 {
 	struct flat flat;
+	const struct flat *base;
 	char *text = NULL;
 	size_t n = 0;
 	FILE *out = memory_stream(&text, &n);
 
 	flatten(canonical, &flat);
-	for (size_t i = 0; i < flat.n; i++)
-		if (!holds(&first, flat.line[i], strlen(flat.line[i]) + 1))
+	for (size_t i = 0; i < flat.n; i++) {
+		base = is_design(flat.line[i]) ? &design : &first;
+		if (!holds(base, flat.line[i], strlen(flat.line[i]) + 1))
 			fprintf(out, "%s\n", flat.line[i]);
+	}
 	for (size_t i = 0; i < first.n; i++) {
 		const size_t key = strcspn(first.line[i], " ");
 
@@ -307,6 +337,8 @@ static char *run_case(const struct golden *c, const char **wrong)
 		*wrong = round_trip_arms(spec, c->options.world);
 	if (first.n == 0)
 		flatten(canonical, &first);
+	if (design.n == 0 && c->exactly && spec->has_arms)
+		flatten(canonical, &design);
 	found = c->exactly ? memory_text(canonical) : changes_text(canonical);
 	spec_free(spec);
 	free(canonical);
@@ -351,6 +383,7 @@ int main(int argc, char **argv)
 	if (getenv("SPEC_GOLDEN_UPDATE"))
 		failed += update(argv[1], text);
 	clear(&first);
+	clear(&design);
 	free(text);
 	fclose(in);
 	return failed > 0 || n < 200;
