@@ -1,19 +1,12 @@
 /* Figures and foreign text as gpt2ctl prints them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "ctl/print/format.h"
 #include "ctl/print/members.h"
 #include "ctl/print/progress.h"
 #include "ctl/print/term.h"
 #include "proto/host/clock.h"
+#include "tests/unit/test.h"
 
 static void test_si(void **state)
 {

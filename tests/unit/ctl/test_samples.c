@@ -1,16 +1,6 @@
 /* samples.c: each kind of file, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "ctl/results/samples.h"
+#include "tests/unit/test.h"
 
 static char path[] = "/tmp/test_samples.XXXXXX";
 

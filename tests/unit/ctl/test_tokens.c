@@ -1,21 +1,11 @@
 /* GPT-2's tokenizer over a small vocabulary that the test makes, and what reads its inputs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "ctl/data/bpe.h"
 #include "ctl/data/json_line.h"
 #include "ctl/data/tokenizer.h"
-#include "proto/utf8.h"
 #include "ctl/data/vocabulary.h"
 #include "proto/base64.h"
+#include "proto/utf8.h"
+#include "tests/unit/test.h"
 
 enum { IDS_MAX = 4096 };
 

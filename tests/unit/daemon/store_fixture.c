@@ -1,16 +1,8 @@
-#include "tests/unit/daemon/store_fixture.h"
-
-#include <setjmp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/daemon/store_fixture.h"
+#include "tests/unit/test.h"
 
 static const char text[] =
 	"{\"name\": \"x\", \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"},"

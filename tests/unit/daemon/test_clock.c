@@ -1,12 +1,6 @@
 /* Which wall clock is believed, and what its times are as text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "daemon/config/clock.h"
+#include "tests/unit/test.h"
 
 #define S    CLOCK_S_NS
 #define HOUR (3600 * S)

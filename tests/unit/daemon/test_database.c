@@ -1,20 +1,12 @@
 /* The database by itself: wherever its write-ahead log ends, each commit before that is there. */
-#include <setjmp.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "daemon/store/database.h"
 #include "proto/state_files.h"
+#include "tests/unit/test.h"
 
 static void open_database(struct database *d, const char *path)
 {
@@ -94,8 +86,8 @@ static void make_small(const char *path)
 	sqlite3 *db;
 
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, "pragma page_size = 512; vacuum", NULL, NULL, NULL),
-		SQLITE_OK);
+	assert_int_equal(
+		sqlite3_exec(db, "pragma page_size = 512; vacuum", NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 

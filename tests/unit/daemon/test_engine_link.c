@@ -1,15 +1,8 @@
 /* A link whose owner destroys it from within a call of its own is not read any more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <event2/event.h>
 
 #include "daemon/engines/engine_link.h"
+#include "tests/unit/test.h"
 
 enum { PIECE = 8 << 20, PIECES = 16 }; /* more than a link keeps for an engine that reads nothing */
 

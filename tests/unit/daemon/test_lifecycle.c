@@ -1,20 +1,11 @@
 /* Changes of state: who learns of them and when, and that a run leaves memory once its end is
  * durable, not before. */
-#include <setjmp.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "daemon/config/log.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
+#include "tests/unit/test.h"
 
 /* ---- what lifecycle.c calls ---- */
 

@@ -1,24 +1,14 @@
 /* The link between two gpt2d: a listener and a member in one event loop, over the loopback. */
-#include <errno.h>
-#include <event2/event.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include <event2/event.h>
 
 #include "daemon/nodes/link.h"
 #include "daemon/nodes/listener.h"
 #include "daemon/nodes/tls.h"
 #include "proto/protocol.h"
+#include "tests/unit/test.h"
 
 enum { LIMIT_S = 60, LARGE = 1 << 20, LAST = 1000 };
 

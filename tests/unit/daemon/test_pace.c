@@ -1,12 +1,7 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "daemon/runs/pace.h"
+#include "tests/unit/test.h"
 
 #define MS INT64_C(1000000)
 

@@ -1,15 +1,8 @@
 /* Replies: answered once, and harmless after their client has gone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "daemon/control/reply.h"
+#include "tests/unit/test.h"
 
 struct client {
 	int sent;

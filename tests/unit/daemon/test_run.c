@@ -1,16 +1,6 @@
-#include <setjmp.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "daemon/runs/queue.h"
 #include "daemon/store/run.h"
+#include "tests/unit/test.h"
 
 /* Row: from; column: to. queued starting running finishing done failed cancelled interrupted */
 static const char *const allowed[RUN_STATES] = {

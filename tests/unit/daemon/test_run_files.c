@@ -1,20 +1,10 @@
 /* Files of a run: none outside its directory is ever listed, opened or removed. */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "daemon/runs/run_files.h"
 #include "proto/artifact.h"
+#include "tests/unit/test.h"
 
 struct fixture {
 	char root[64], dir[80];

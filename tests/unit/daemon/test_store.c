@@ -1,21 +1,12 @@
 /*
  * The store by itself: commits, reopening, a writer that is killed, schema versions.
  */
-#include <setjmp.h>
-#include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "daemon/store/database.h"
 #include "tests/unit/daemon/store_fixture.h"
+#include "tests/unit/test.h"
 
 static const char *at(json_t *array, size_t i, const char *key)
 {

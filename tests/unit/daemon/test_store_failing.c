@@ -2,24 +2,15 @@
  * The store when something fails: a job, a full disk, a thread that is silent, files that were
  * removed, a file system without a write-ahead log, or a log that grows.
  */
-#include <setjmp.h>
-#include <errno.h>
-#include <sqlite3.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include <sqlite3.h>
 
 #include "daemon/store/record.h"
 #include "tests/unit/daemon/store_fixture.h"
+#include "tests/unit/test.h"
 
 /* A job that fails by itself takes no other of its transaction with it. */
 struct odd_job {

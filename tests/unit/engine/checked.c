@@ -1,16 +1,6 @@
-#include "tests/unit/engine/checked.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "engine/check/check.h"
+#include "tests/unit/engine/checked.h"
+#include "tests/unit/test.h"
 
 json_t *checked_errors, *checked;
 

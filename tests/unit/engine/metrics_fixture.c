@@ -1,16 +1,7 @@
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/engine/metrics_fixture.h"
+#include "tests/unit/test.h"
 
 const char metrics_fixture_spec_text[] = "{\"name\": \"run\"}\n";
 

@@ -1,14 +1,6 @@
 /* Where activations lie, and what each activation_checkpointing takes, by sums of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/activations.h"
+#include "tests/unit/test.h"
 
 enum { SPANS_MAX = 400 };
 

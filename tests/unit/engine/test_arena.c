@@ -1,14 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/arena.h"
 #include "tests/unit/engine/gpt2_shape.h"
+#include "tests/unit/test.h"
 
 static struct spec_model gpt2(bool tied)
 {

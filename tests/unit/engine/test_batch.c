@@ -1,16 +1,5 @@
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "engine/data/batch.h"
+#include "tests/unit/test.h"
 
 enum { ROWS = 3, T = 8, MICROS = 2, TOKENS = 2 * MICROS * ROWS * T };
 

@@ -1,18 +1,8 @@
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/check/check.h"
 #include "engine/train/plan.h"
 #include "proto/spec/spec_table.h"
 #include "tests/unit/engine/checked.h"
+#include "tests/unit/test.h"
 
 static json_t *data(const char *which, const char *key)
 {

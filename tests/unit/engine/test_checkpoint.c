@@ -4,19 +4,10 @@
  * a warm-up of the learning rate and a loss scale that has moved. The saved steps go on beside the
  * thread that writes. A damaged shard is named, and only so many checkpoints stay.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/checkpoint/fits.h"
 #include "engine/checkpoint/manifest.h"
@@ -26,6 +17,7 @@
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
 #include "tests/unit/engine/tiny.h"
+#include "tests/unit/test.h"
 
 enum { STEPS = 10, SAVED = 5, BATCH = 16, MICRO = 4, JOBS_MAX = 24 };
 

@@ -3,21 +3,11 @@
  * process; the same bits however a buffer is cut; bytes as the plan says; many small ones from two
  * threads.
  */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/train/plan.h"
 #include "tests/unit/engine/ranks.h"
+#include "tests/unit/test.h"
 
 #define CHECK(what)                                                                                \
 	do {                                                                                       \
@@ -139,7 +129,7 @@ static int elements(struct ranks_self *self)
 	}
 	for (int i = 0; i < 7; i++)
 		if (check_all_reduce(self, odd[i], 50 + (uint64_t)i,
-				i % 2 ? self->comm : self->compute) != 0)
+			    i % 2 ? self->comm : self->compute) != 0)
 			return 1;
 	return 0;
 }
@@ -306,8 +296,7 @@ static int traffic(struct ranks_self *self)
 			self->all, x + b.first, b.n, COLLECTIVES_ELEM, COLLECTIVES_SUM, self->comm);
 	}
 	/* what the engine adds up for itself is no part of the plan */
-	collectives_all_reduce(
-		self->all, few, 3, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, self->comm);
+	collectives_all_reduce(self->all, few, 3, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, self->comm);
 	CHECK(sync_all(self));
 	collectives_count(self->all, &sent[2]);
 	CHECK(sent[2].other - sent[1].other == (int64_t)sizeof few * (self->world - 1));
@@ -428,7 +417,7 @@ static void test_groups(void **state)
 static void test_order_matters(void **state)
 {
 	float *a = make_floats(9, 0, 1000), *b = make_floats(9, 1, 1000),
-		*c = make_floats(9, 2, 1000);
+	      *c = make_floats(9, 2, 1000);
 	int differ = 0;
 
 	for (int i = 0; i < 1000; i++) {

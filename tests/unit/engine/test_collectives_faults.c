@@ -2,23 +2,13 @@
  * What becomes of collectives when ranks disagree, stand still, die or never were there; what is
  * left on the machine afterwards; what opens a port and what does not.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/comm/ucx_address.h"
 #include "tests/unit/engine/ranks.h"
+#include "tests/unit/test.h"
 
 static const int64_t second_ns = 1000 * 1000 * 1000;
 static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;

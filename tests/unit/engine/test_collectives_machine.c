@@ -5,22 +5,12 @@
 #include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/comm/ucx_shm.h"
 #include "tests/unit/engine/ranks.h"
+#include "tests/unit/test.h"
 
 static const int64_t second_ns = 1000 * 1000 * 1000;
 enum { TEXT_BYTES = RANKS_TEXT_BYTES };

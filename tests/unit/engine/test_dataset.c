@@ -1,20 +1,10 @@
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/data/dataset.h"
+#include "tests/unit/test.h"
 
 static char error[2 * SPEC_PATH_MAX];
 static char path[64];
@@ -147,8 +137,9 @@ static void test_formats_refused(void **state)
 	/* an odd number of bytes first, so that a character is cut where the look ends */
 	strcpy(text, "\xef\xbb\xbf");
 	while (strlen(text) < 1900)
-		strcat(text, "\xe7\xac\xac\xe4\xb8\x80\xe5\xb8\x82\xe6\xb0\x91: Na\xc3\xafve "
-			     "\xf0\x9f\x99\x82\r\n\t");
+		strcat(text,
+			"\xe7\xac\xac\xe4\xb8\x80\xe5\xb8\x82\xe6\xb0\x91: Na\xc3\xafve "
+			"\xf0\x9f\x99\x82\r\n\t");
 	write_file(text, strlen(text));
 	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
 	write_file(text + 3, 64);
@@ -167,7 +158,7 @@ static void test_bytes_of_text_are_tokens(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 600; i++)
-		tokens[i] = htole16((uint16_t)"First Citizen: hear me.\n"[i % 24]);
+		tokens[i] = htole16((uint16_t) "First Citizen: hear me.\n"[i % 24]);
 	write_file(tokens, sizeof(tokens));
 	assert_int_equal(open_error(&c), 0);
 }

@@ -3,19 +3,9 @@
  * sequence of the file once, in an order that depends on the seed alone, not on world, split of the
  * batch or bucket size. The linker puts the __wrap_ functions below between step and model.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "engine/train/training.h"
 #include "tests/unit/engine/tiny.h"
+#include "tests/unit/test.h"
 
 /* An epoch is no whole number of batches; the steps are a whole number of epochs. */
 enum { T = 8, SEQUENCES = 62, BATCH = 8, STEPS = 31, SAMPLES = BATCH * STEPS, LEFT_OUT = 5 };
@@ -49,10 +39,10 @@ void __real_model_forward(
 	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
 void __wrap_model_forward(
 	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
-void __real_model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale,
-	const double *times);
-void __wrap_model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale,
-	const double *times);
+void __real_model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
+void __wrap_model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
 
 /* Token i of the file is i. */
 static bool is_row(const int32_t *at, int32_t first)
@@ -81,16 +71,15 @@ void __wrap_model_forward(
 	__real_model_forward(m, pass, hooks);
 }
 
-void __wrap_model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale,
-	const double *times)
+void __wrap_model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times)
 {
 	const struct spec_config *c = watch.step->config;
 	int64_t place = watch.step->attempted * BATCH +
 		(watch.step->rank * c->accumulation + watch.micro - 1) * c->micro_batch;
 
 	for (int64_t row = 0; row < m->B; row++, place++)
-		watch.wrong +=
-			!is_row(targets + row * T, (watch.order->at[place] - 1) * T + 1);
+		watch.wrong += !is_row(targets + row * T, (watch.order->at[place] - 1) * T + 1);
 	__real_model_loss(m, losses, targets, scale, times);
 }
 
@@ -99,8 +88,7 @@ void __wrap_model_loss(struct model *m, k_real *losses, const int32_t *targets, 
 static struct spec_config make_config(const struct trials *all, int i, int world)
 {
 	const struct trial *t = &all->trial[i];
-	struct spec_config c =
-		tiny_config(world, t->accumulation, BATCH / t->accumulation / world);
+	struct spec_config c = tiny_config(world, t->accumulation, BATCH / t->accumulation / world);
 
 	c.data_kind = SPEC_DATA_FILE;
 	snprintf(c.data_train, sizeof(c.data_train), "%s", all->path);
@@ -197,12 +185,11 @@ static void every_sequence_once_over_all_ranks(void **state)
 			if (all.trial[i].seed == 3)
 				assert_memory_equal(&found[i], &reference, sizeof(reference));
 			else
-				assert_memory_not_equal(
-					&found[i], &reference, sizeof(reference));
+				assert_memory_not_equal(&found[i], &reference, sizeof(reference));
 		}
 	}
-	assert_memory_not_equal(reference.at, reference.at + SEQUENCES,
-		SEQUENCES * sizeof(reference.at[0]));
+	assert_memory_not_equal(
+		reference.at, reference.at + SEQUENCES, SEQUENCES * sizeof(reference.at[0]));
 }
 
 static int make_file(void **state)

@@ -1,12 +1,7 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "engine/report/flops.h"
+#include "tests/unit/test.h"
 
 static struct spec_config gpt2(int64_t batch)
 {

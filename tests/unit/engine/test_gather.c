@@ -2,18 +2,9 @@
  * What ranks have measured, brought together over real collectives. Each has a GPU of a library
  * made for the test, whose path is the program's argument, and another number of samples of it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/segment.h"
 #include "tests/unit/engine/ranks.h"
+#include "tests/unit/test.h"
 
 enum { STEPS = 5 };
 

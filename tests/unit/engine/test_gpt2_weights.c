@@ -3,20 +3,8 @@
  * it so, whatever the prefix, the type and the head; and which files are refused. That transformers
  * means the same by its names: tests/peers.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "engine/checkpoint/gpt2_weights.h"
+#include "tests/unit/test.h"
 
 enum { C = 4, VOCAB = 10, POSITIONS = 6, TENSORS_MAX = 64 };
 

@@ -1,17 +1,9 @@
 /* The GPU's log over a library made for the test, whose path is the program's argument. */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "engine/report/gpu_log.h"
+#include "tests/unit/test.h"
 
 static const char *library;
 static const char pci[] = "0000:01:00.0";

@@ -1,12 +1,6 @@
 /* The cache of captured steps: found by all bytes of the key, the longest unused one goes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/graphs.h"
+#include "tests/unit/test.h"
 
 /* A graph is a number here; destroyed ones are counted. */
 struct k_graph {

@@ -1,20 +1,12 @@
 /* The engine's line to gpt2d over a real socket pair: order, bounds, cancellation, ends. */
-#include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/link.h"
 #include "proto/protocol.h"
+#include "tests/unit/test.h"
 
 static struct link *open_link(int *peer)
 {

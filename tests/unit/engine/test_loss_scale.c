@@ -1,12 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "engine/train/loss_scale.h"
 #include "proto/spec/spec.h"
+#include "tests/unit/test.h"
 
 static struct spec_config config(void)
 {

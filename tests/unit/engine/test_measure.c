@@ -1,15 +1,7 @@
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/report/measure.h"
+#include "tests/unit/test.h"
 
 static struct measure with_times(
 	const double *seconds, int64_t n, int64_t warmup, int64_t tokens, int world)

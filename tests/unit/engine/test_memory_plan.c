@@ -1,15 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/memory_plan.h"
 #include "tests/unit/engine/checked.h"
 #include "tests/unit/engine/gpt2_shape.h"
+#include "tests/unit/test.h"
 
 static void test_memory_adds_up(void **state)
 {

@@ -1,21 +1,12 @@
-#include <errno.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "engine/report/metrics_report.h"
 #include "proto/artifact.h"
 #include "tests/unit/engine/metrics_fixture.h"
+#include "tests/unit/test.h"
 
 static json_t *at(json_t *value, const char *path)
 {

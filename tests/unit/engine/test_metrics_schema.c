@@ -1,21 +1,11 @@
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <unistd.h>
-#include <sys/stat.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
+#include <sys/stat.h>
 
 #include "engine/report/metrics_host.h"
 #include "proto/artifact.h"
 #include "tests/unit/engine/metrics_fixture.h"
+#include "tests/unit/test.h"
 
 static json_t *at(json_t *value, const char *path)
 {

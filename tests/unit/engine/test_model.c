@@ -1,16 +1,10 @@
 /* Loss, every gradient and five AdamW steps of the model beside those of torch (tests/golden). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/train/model.h"
 #include "engine/train/optimizer.h"
 #include "tests/unit/engine/golden.h"
+#include "tests/unit/test.h"
 
 #ifdef K_DOUBLE
 /* losses and gradients were stored in double, parameters in single precision */

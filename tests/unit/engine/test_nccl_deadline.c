@@ -1,15 +1,8 @@
 /* Which collective is late; events, and what has run of a stream, are the test's. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "engine/comm/nccl_deadline.h"
+#include "tests/unit/test.h"
 
 #define MS_NS INT64_C(1000000)
 

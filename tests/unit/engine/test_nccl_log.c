@@ -1,14 +1,6 @@
 /* The network, as lines of NCCL's log name it (NCCL 2.18 to 2.28), and how the log is read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "engine/comm/nccl_log.h"
+#include "tests/unit/test.h"
 
 static void take_all(struct collectives_network *n, const char *const *lines)
 {

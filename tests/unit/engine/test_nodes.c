@@ -1,15 +1,7 @@
 /* Which ranks share a node, and which interfaces can be used between nodes. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/comm/interface.h"
 #include "engine/comm/nodes.h"
+#include "tests/unit/test.h"
 
 static void test_one_node(void **state)
 {

@@ -3,16 +3,8 @@
  * the parameters and of the owned slices alone (mixed precision): the same values as where they are
  * one arena, on every rank of any world.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/optimizer.h"
+#include "tests/unit/test.h"
 
 enum { BUCKET_ELEMS = 5000, SEED = 42 };
 

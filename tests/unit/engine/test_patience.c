@@ -1,14 +1,8 @@
 /* Waits end although the device never comes to rest; streams and collectives are the test's. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "engine/comm/patience.h"
+#include "tests/unit/test.h"
 
 /* What a wait says: -ETIMEDOUT so many times, then rc. */
 struct k_stream {

@@ -1,16 +1,7 @@
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/arena.h"
 #include "engine/train/plan.h"
 #include "tests/unit/engine/gpt2_shape.h"
+#include "tests/unit/test.h"
 
 static char error[512];
 

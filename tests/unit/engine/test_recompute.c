@@ -3,19 +3,12 @@
  * parameters of its three settings bit for bit, over shapes, dropout, accumulation, ZeRO stages and
  * ranks. And what a training uses of its activations' buffer is what activations.h said before.
  */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/train/training.h"
 #include "proto/size.h"
 #include "tests/unit/engine/tiny.h"
+#include "tests/unit/test.h"
 
 enum { STEPS = 4, SETTINGS = SPEC_RECOMPUTE_FULL + 1, TRIALS_MAX = 24 };
 
@@ -431,8 +424,7 @@ static int choose_on_rank(struct ranks_self *self)
 	struct warm w;
 
 	choosing_bytes = 1000;
-	if (tiny_warm(&w, self) ||
-		try_free(&w, config.recompute, 0, error, sizeof(error), &taken))
+	if (tiny_warm(&w, self) || try_free(&w, config.recompute, 0, error, sizeof(error), &taken))
 		return 1;
 	warm_finish(&w);
 	if (tiny_warm(&w, self))

@@ -1,13 +1,8 @@
 /* The next token: the most likely one, or drawn from some as often as they are likely. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "engine/sample.h"
+#include "tests/unit/test.h"
 
 enum { VOCAB = 5, DRAWS = 20000 };
 /* Probabilities 1/16, 8/16, 4/16, 2/16, 1/16. */

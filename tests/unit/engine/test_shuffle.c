@@ -1,13 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/data/shuffle.h"
+#include "tests/unit/test.h"
 
 static void test_permutation(void **state)
 {

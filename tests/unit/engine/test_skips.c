@@ -5,16 +5,10 @@
  * the linker's --wrap.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/train/training.h"
 #include "tests/unit/engine/tiny.h"
+#include "tests/unit/test.h"
 
 enum { STEPS = 10, WORLD = 2 };
 

@@ -2,19 +2,12 @@
  * The topology of a made-up node: its /sys and /proc are in a folder, its GPUs in a library whose
  * path is the program's argument.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "engine/report/topology.h"
+#include "tests/unit/test.h"
 
 static const char *library;
 

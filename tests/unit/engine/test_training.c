@@ -5,16 +5,10 @@
  * the __wrap_ functions below between step and model, zero and collectives.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/train/training.h"
 #include "tests/unit/engine/tiny.h"
+#include "tests/unit/test.h"
 
 enum { STEPS = 20, BATCH = 32, TRIALS_MAX = 80 };
 

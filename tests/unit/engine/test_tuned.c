@@ -2,21 +2,11 @@
  * Ranks go by rank 0's choices, an engine that is started again by those it kept; kernels and
  * collectives are the test's own.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/train/tuned.h"
 #include "engine/train/tuning.h"
+#include "tests/unit/test.h"
 
 enum { MAX = 8 };
 
@@ -32,7 +22,7 @@ struct collectives_group {
 	int rank;
 	int answers; /* gathers that come to an end */
 	int asked;
-	void *out[2]; /* of the gathers; the first lies in what holds all the rest */
+	void *out[2];      /* of the gathers; the first lies in what holds all the rest */
 	size_t late_bytes; /* of the one that does not */
 };
 

@@ -3,21 +3,12 @@
  * no memory: the others hear of it in time, and keep what they had. CPU kernels make no choices;
  * here each rank says that it made some.
  */
-#include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/comm/patience.h"
 #include "engine/train/tuned.h"
 #include "tests/unit/engine/ranks.h"
+#include "tests/unit/test.h"
 
 static const int64_t second_ns = 1000 * 1000 * 1000;
 static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;

@@ -1,19 +1,9 @@
 /* Files of choices: what is written is read again; what anybody changed in it is refused. */
 #include <dirent.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/train/tuning.h"
+#include "tests/unit/test.h"
 
 static const char gpu[] = "NVIDIA H200, sm_90, cuBLASLt 130100";
 static const char file[] = "nvidia-h200-sm_90-cublaslt-130100.tuning";

@@ -1,16 +1,10 @@
 /* Taking an engine down while its device is still at work. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/train/warm.h"
 #include "proto/host/clock.h"
+#include "tests/unit/test.h"
 
 static void work(void *arg)
 {

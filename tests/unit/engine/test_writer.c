@@ -2,20 +2,13 @@
  * The writer with a disk that does not answer: nothing is lost, the caller waits before it requests
  * more work, and the log says why.
  */
-#include <setjmp.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "engine/writer.h"
 #include "proto/protocol.h"
+#include "tests/unit/test.h"
 
 /* ---- in place of the disk and of gpt2d ---- */
 

@@ -3,15 +3,8 @@
  * carries what its stream knows, a wait passes it on. No bucket may leave before its gradients are
  * final, no parameter be read before it has arrived, and each travels once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/train/zero.h"
+#include "tests/unit/test.h"
 
 enum { ELEMS_MAX = 1 << 14, ELEM_BYTES = 4 };
 
@@ -186,7 +179,7 @@ static void begin(struct zero *z, struct timeline *time, struct plan *plan, cons
 	memset(times_gathered, 0, sizeof(times_gathered));
 	scattered = all_reduced = false;
 	if (plan_make(plan, s->parts[n_parts() - 1], s->world, s->reduce, s->gather, error,
-			sizeof(error)))
+		    sizeof(error)))
 		fail_msg("%s", error);
 	arena_elems = plan->arena_elems;
 	assert_true(arena_elems <= ELEMS_MAX);

@@ -7,15 +7,9 @@
 #ifndef GPT2D_TESTS_UNIT_KERNELS_KERNELS_FIXTURE_H
 #define GPT2D_TESTS_UNIT_KERNELS_KERNELS_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/vec.h"
+#include "tests/unit/test.h"
 
 /* Tolerances, relative to the largest magnitude of a tensor. */
 #ifdef K_DOUBLE

@@ -1,18 +1,8 @@
 /* Why a CUDA context cannot be made, in CUDA's words; the driver is fake_driver.c. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "kernels/kernels.h"
+#include "tests/unit/test.h"
 
 int cudaRuntimeGetVersion(int *version); /* CUDA's own header wants its folder */
 

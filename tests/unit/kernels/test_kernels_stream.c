@@ -1,14 +1,8 @@
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "kernels/cpu/stream.h"
+#include "tests/unit/test.h"
 
 enum { SECOND_NS = 1000000000 };
 

@@ -1,16 +1,8 @@
 /* Base64 against RFC 4648's own vectors, both ways, and what is none; digests in pieces. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/artifact.h"
 #include "proto/base64.h"
 #include "proto/digest.h"
+#include "tests/unit/test.h"
 
 static void test_vectors(void **state)
 {

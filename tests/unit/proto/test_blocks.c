@@ -1,14 +1,9 @@
 /* blocks.c: spare blocks, stopping on the half-width, and the control's four blocks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <jansson.h>
 
 #include "proto/experiment/blocks.h"
 #include "proto/spec/spec_config.h"
+#include "tests/unit/test.h"
 
 static struct spec spec;
 

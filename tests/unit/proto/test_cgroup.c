@@ -1,18 +1,9 @@
 /* A control group: its memory and processors, the narrowest limit, containers. */
-#include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "proto/host/cgroup.h"
+#include "tests/unit/test.h"
 
 static char root[64];
 

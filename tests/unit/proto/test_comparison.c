@@ -1,19 +1,11 @@
 /* proto/experiment: segments to a comparison: blocks, classes of equal work, controls, notes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include <jansson.h>
 
 #include "proto/experiment/comparison.h"
 #include "proto/spec/spec.h"
+#include "tests/unit/test.h"
 
 static const char base[] = "\"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"},"
 			   "\"seq_len\": 64, \"train_micro_batch_size_per_gpu\": 4,"

@@ -1,13 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/spec/spec.h"
 #include "proto/suggest.h"
+#include "tests/unit/test.h"
 
 static struct spec *make(size_t arms, int64_t repetitions, bool mirrored, int64_t seed)
 {

@@ -1,14 +1,6 @@
 /* Case H5: frames split, merged, or too big. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/frame.h"
+#include "tests/unit/test.h"
 
 static void expect_line(struct frame *f, const char *text)
 {

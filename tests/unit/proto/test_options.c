@@ -1,15 +1,6 @@
 /* Command lines: what is read, and what is refused with which words. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/options.h"
+#include "tests/unit/test.h"
 
 enum { ARGS_MAX = 16 };
 

@@ -1,15 +1,8 @@
-#include <setjmp.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/protocol.h"
 #include "proto/rpc.h"
+#include "tests/unit/test.h"
 
 struct refusal {
 	const char *line;
@@ -109,7 +102,7 @@ static void test_kinds(void **state)
 	struct rpc_message m;
 
 	parse("{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"show\","
-		"\"params\":{\"id\":3}}",
+	      "\"params\":{\"id\":3}}",
 		&m);
 	assert_int_equal(m.kind, RPC_REQUEST);
 	assert_string_equal(m.method, "show");
@@ -134,7 +127,7 @@ static void test_kinds(void **state)
 	rpc_clear(&m);
 
 	parse("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"no\","
-		"\"data\":[1]}}",
+	      "\"data\":[1]}}",
 		&m);
 	assert_int_equal(m.kind, RPC_ERROR);
 	assert_int_equal(m.code, PROTOCOL_PARSE_ERROR);

@@ -2,22 +2,12 @@
  * Files of weights: what is written is read again; values of 16 bits are rounded as IEEE 754 says;
  * a file that is cut, or made to mislead, is refused by its name. Any bytes: tests/fuzz.
  */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "proto/half.h"
 #include "proto/safetensors.h"
+#include "tests/unit/test.h"
 
 static char error[1024];
 

@@ -1,14 +1,9 @@
 /* scaling.c against values computed by hand, the engine's bucket plan, and measured steps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 
 #include "engine/train/plan.h"
 #include "proto/stats/scaling.h"
+#include "tests/unit/test.h"
 
 static const struct scaling_network slow_between = {{2.0, 100.0}, {10.0, 50.0}};
 static const struct scaling_network fast_between = {{2.0, 100.0}, {10.0, 200.0}};

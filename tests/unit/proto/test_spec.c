@@ -1,20 +1,13 @@
 /* What a golden pair cannot show. Arguments: the folder of example specs, the manual page. */
 #include <dirent.h>
-#include <errno.h>
-#include <jansson.h>
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include <jansson.h>
 
 #include "proto/spec/spec.h"
 #include "proto/spec/spec_json.h"
 #include "proto/spec/spec_table.h"
+#include "tests/unit/test.h"
 
 static const char *examples, *manual;
 static struct spec_errors errors;

@@ -8,11 +8,11 @@
  *   --
  *   the expected result
  *
- * A refused spec gives one line per error, "! ERROR". An accepted spec gives its canonical form with
+ * A refused spec gives "! ERROR" for each error. An accepted spec gives its canonical form with
  * "@ exactly", else the differences between its canonical form and the first case: "KEY VALUE", and
- * "- KEY" where the key is missing. The keys of "design" are compared with the first exact case that
- * has arms. With SPEC_GOLDEN_UPDATE in the environment the test writes its results to the file.
- * Prints TAP.
+ * "- KEY" where the key is missing. The keys of "design" are compared with the first exact case
+ * that has arms. With SPEC_GOLDEN_UPDATE in the environment the test writes its results to the
+ * file. Prints TAP.
  */
 #include <stddef.h>
 #include <stdio.h>

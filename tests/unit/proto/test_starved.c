@@ -1,14 +1,7 @@
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "proto/host/starved.h"
+#include "tests/unit/test.h"
 
 /* Which limits there are decides which are named. */
 static void test_limits_that_are_named(void **state)

@@ -1,13 +1,6 @@
 /* stats.c against the golden ranks and figures of cases F1, F3 and F5. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
-
 #include "proto/stats/stats.h"
+#include "tests/unit/test.h"
 
 /* samples 1..n: the value at rank r is r */
 static void fill(int64_t *v, size_t n)

@@ -1,15 +1,8 @@
 /* estimate.c and verdict.c: golden experiments, and distributions counted by brute force. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "proto/stats/verdict.h"
+#include "tests/unit/test.h"
 
 static const struct verdict_rules fixed = {.alpha = VERDICT_ALPHA, .margin = VERDICT_MARGIN};
 
