@@ -9,10 +9,9 @@ static char path[64];
 void checked_write_tokens(int64_t n, uint16_t id)
 {
 	FILE *f = fopen(path, "wb");
-	int64_t i;
 
 	assert_non_null(f);
-	for (i = 0; i < n; i++) {
+	for (int64_t i = 0; i < n; i++) {
 		uint16_t token = i == n - 1 ? id : (uint16_t)(i * 31 % 257);
 
 		assert_int_equal(fwrite(&token, 2, 1, f), 1);
@@ -24,7 +23,6 @@ int checked_setup(void **state)
 {
 	int fd;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s", "/tmp/checked.XXXXXX");
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
@@ -35,7 +33,6 @@ int checked_setup(void **state)
 
 int checked_teardown(void **state)
 {
-	(void)state;
 	unlink(path);
 	json_decref(checked_errors);
 	json_decref(checked);

@@ -8,10 +8,9 @@ const char metrics_fixture_spec_text[] = "{\"name\": \"run\"}\n";
 static void fill_steps(struct measure *m)
 {
 	struct measure_step *all = calloc(METRICS_WORLD * METRICS_STEPS, sizeof(*all));
-	int64_t i;
 
 	assert_non_null(all);
-	for (i = 0; i < METRICS_STEPS; i++) {
+	for (int64_t i = 0; i < METRICS_STEPS; i++) {
 		all[i] = (struct measure_step){
 			.step_ns = i < METRICS_WARMUP ? 2000000000 : 500000000,
 			.data_ns = 1000000,

@@ -16,7 +16,6 @@ static void test_published_counts(void **state)
 	struct arena a;
 	int64_t block;
 
-	(void)state;
 	arena_init(&a, &model);
 	assert_int_equal(a.model_params, 124439808);
 	assert_int_equal(a.vocab_padded, 50304);
@@ -34,7 +33,6 @@ static void test_published_counts(void **state)
 
 static void test_vocabulary_padding(void **state)
 {
-	(void)state;
 	assert_int_equal(arena_vocab_padded(50257), 50304);
 	assert_int_equal(arena_vocab_padded(50304), 50304);
 	assert_int_equal(arena_vocab_padded(1), 128);
@@ -47,9 +45,8 @@ static void check_layout(const struct arena *a)
 {
 	int64_t next = 0;
 	int64_t params = 0;
-	int64_t i;
 
-	for (i = 0; i < a->n_entries; i++) {
+	for (int64_t i = 0; i < a->n_entries; i++) {
 		const struct arena_entry *e = &a->entries[i];
 		int64_t n = e->rows * e->cols;
 
@@ -71,12 +68,10 @@ static void check_layout(const struct arena *a)
 static void test_every_element_once(void **state)
 {
 	static const int64_t widths[] = {1, 3, 63, 64, 65, 100, 768};
-	size_t w;
 	int64_t layers;
 	int tied;
 
-	(void)state;
-	for (w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
+	for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
 		for (layers = 1; layers <= 4; layers++) {
 			for (tied = 0; tied <= 1; tied++) {
 				struct spec_model model = {.n_layer = layers,
@@ -103,7 +98,6 @@ static void test_order_of_completion(void **state)
 	struct arena a;
 	int64_t layer;
 
-	(void)state;
 	arena_init(&a, &model);
 	assert_int_equal(a.entries[0].tensor, ARENA_HEAD);
 	assert_int_equal(a.entries[a.n_entries - 1].tensor, ARENA_WTE);
@@ -130,13 +124,10 @@ static void test_order_of_completion(void **state)
 
 static void test_names(void **state)
 {
-	int t, u;
-
-	(void)state;
 	assert_string_equal(arena_tensor_name(ARENA_QKV_W), "attn.c_attn.weight");
-	for (t = 0; t <= ARENA_HEAD; t++) {
+	for (int t = 0; t <= ARENA_HEAD; t++) {
 		assert_non_null(arena_tensor_name((enum arena_tensor)t));
-		for (u = 0; u < t; u++)
+		for (int u = 0; u < t; u++)
 			assert_string_not_equal(arena_tensor_name((enum arena_tensor)t),
 				arena_tensor_name((enum arena_tensor)u));
 	}

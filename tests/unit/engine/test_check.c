@@ -13,7 +13,6 @@ static void test_all_well(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	checked_run(&c, 2, INT64_C(1) << 33);
 	assert_int_equal(json_array_size(checked_errors), 0);
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
@@ -37,7 +36,6 @@ static void test_nothing_is_gathered(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.zero_stage = 1;
 	checked_run(&c, 2, INT64_C(1) << 33);
 	assert_true(checked_number("plan", "n_gather") > 0);
@@ -53,7 +51,6 @@ static void test_more_steps_than_times_are_kept(void **state)
 	const char *help = strstr(spec_table[SPEC_KEY_OPTIMIZER_STEPS].help, "at most ");
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.optimizer_steps = INT64_C(1000000000);
 	checked_run(&c, 2, INT64_C(1) << 33);
 	checked_assert_error("work.optimizer_steps",
@@ -79,7 +76,6 @@ static void test_too_few_made_up_tokens(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.data_kind = SPEC_DATA_SYNTHETIC;
 	c.data_synthetic_tokens = 64;
 	c.data_train[0] = '\0';
@@ -93,7 +89,6 @@ static void test_what_the_engine_cannot_do(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.precision = SPEC_FP16;
 	checked_run(&c, 2, 0);
 	checked_assert_error("fp16.enabled",
@@ -118,7 +113,6 @@ static void test_plan_refused(void **state)
 	const char *most = strstr(spec_table[SPEC_KEY_REDUCE_BUCKET].help, "more than ");
 	struct spec_config c = checked_config();
 
-	(void)state;
 	assert_int_equal(strtol(most + strlen("more than "), NULL, 10), PLAN_BUCKETS_MAX);
 	c.allgather_bucket_elems = 1000;
 	checked_run(&c, 2, 0);
@@ -153,7 +147,6 @@ static void test_data_refused(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	checked_write_tokens(64, 7);
 	checked_run(&c, 2, 0);
 	checked_assert_error("data.train", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
@@ -177,7 +170,6 @@ static void test_validation(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	snprintf(c.data_val, sizeof(c.data_val), "%s", c.data_train);
 	c.validation_steps = 8; /* of 8 sequences, the file has 64 */
 	checked_run(&c, 2, 0);
@@ -198,7 +190,6 @@ static void test_a_warmup_that_falls_is_warned_of(void **state)
 	struct spec_config c = checked_config();
 	json_t *warnings;
 
-	(void)state;
 	c.warmup_min_lr = 0.002;
 	c.warmup_max_lr = c.lr = 0.001;
 	for (int i = 0; i < 2; i++) {
@@ -230,7 +221,6 @@ static void test_a_rate_without_effect_is_warned_of(void **state)
 	struct spec_config c = checked_config();
 	json_t *warnings;
 
-	(void)state;
 	c.warmup_max_lr = 0.001;
 	for (int i = 0; i < 2; i++) {
 		c.lr = 0.1;
@@ -260,7 +250,6 @@ static void test_a_schedule_that_ends_early_is_warned_of(void **state)
 	struct spec_config c = checked_config();
 	json_t *warnings;
 
-	(void)state;
 	c.schedule = SPEC_LINEAR;
 	c.total_num_steps = c.optimizer_steps;
 	checked_run(&c, 2, 0);
@@ -282,7 +271,6 @@ static void test_stages_that_no_engine_can_run(void **state)
 	struct spec_config c = checked_config();
 	const json_t *error;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		c.zero_stage = 2 + i;
 		checked_run(&c, 2, 0);
@@ -300,7 +288,6 @@ static void test_epochs(void **state)
 	struct spec_config c = checked_config();
 	int64_t left_over;
 
-	(void)state;
 	c.optimizer_steps = 0;
 	c.work_epochs = 2;
 	checked_run(&c, 2, 0);
@@ -339,7 +326,6 @@ static void test_cuda_engine(void **state)
 	static const enum spec_precision narrow[] = {SPEC_BF16, SPEC_FP16};
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.grad_dtype = SPEC_FP32;
 	for (int i = 0; i < 2; i++) {
 		c.precision = wide[i];
@@ -368,7 +354,6 @@ static void test_backend_not_known(void **state)
 	struct spec_config c = checked_config();
 	struct check_options o = {.config = &c, .device = {.backend = "abacus"}, .world = 2};
 
-	(void)state;
 	check_run(&o, &checked_errors, &checked);
 	checked_assert_error("", "abacus");
 }

@@ -13,7 +13,6 @@ static int setup(void **state)
 {
 	int fd;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s", "/tmp/test_dataset.XXXXXX");
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
@@ -23,7 +22,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	unlink(path);
 	return 0;
 }
@@ -59,10 +57,9 @@ static uint16_t token_at(int64_t i)
 static uint16_t *make_tokens(int64_t n)
 {
 	uint16_t *tokens = malloc((size_t)n * 2 + 2);
-	int64_t i;
 
 	assert_non_null(tokens);
-	for (i = 0; i < n; i++)
+	for (int64_t i = 0; i < n; i++)
 		tokens[i] = token_at(i);
 	return tokens;
 }
@@ -117,7 +114,6 @@ static void test_formats_refused(void **state)
 	struct spec_config c = config(1, 1, 8);
 	char text[2000] = "";
 
-	(void)state;
 	write_headed(20240326, 3, 100, 1224);
 	assert_refused(&c, "magic 20240520 expected, 20240326 found");
 	write_headed(12345, 1, 100, 1224);
@@ -156,7 +152,6 @@ static void test_bytes_of_text_are_tokens(void **state)
 	struct spec_config c = config(1, 1, 8);
 	uint16_t tokens[600];
 
-	(void)state;
 	for (size_t i = 0; i < 600; i++)
 		tokens[i] = htole16((uint16_t) "First Citizen: hear me.\n"[i % 24]);
 	write_file(tokens, sizeof(tokens));
@@ -167,10 +162,8 @@ static void test_wide_tokens_refused(void **state)
 {
 	struct spec_config c = config(1, 1, 8);
 	uint32_t wide[512];
-	uint32_t i;
 
-	(void)state;
-	for (i = 0; i < 512; i++)
+	for (uint32_t i = 0; i < 512; i++)
 		wide[i] = i * 97;
 	write_file(wide, sizeof(wide));
 	assert_refused(&c, "32-bit numbers found");
@@ -180,7 +173,6 @@ static void test_paths_refused(void **state)
 {
 	struct spec_config c = config(1, 1, 8);
 
-	(void)state;
 	snprintf(c.data_train, sizeof(c.data_train), "%s/absent.bin", "/tmp/nonexistent-dir");
 	assert_int_equal(open_error(&c), -ENOENT);
 	assert_non_null(strstr(error, "absent.bin: No such file"));
@@ -199,7 +191,6 @@ static void test_length_against_header(void **state)
 	struct spec_config c = config(1, 1, 8);
 	struct dataset d;
 
-	(void)state;
 	write_headed(20240520, 1, 32768, 66560);
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 	assert_int_equal(d.format, DATASET_HEADED);
@@ -225,7 +216,6 @@ static void test_one_token_short(void **state)
 	struct dataset d;
 	int validation;
 
-	(void)state;
 	assert_int_equal(dataset_tokens_needed(&c), 32769);
 	write_raw(32768, 0);
 	for (validation = 0; validation <= 1; validation++) {
@@ -255,7 +245,6 @@ static void test_vocabulary(void **state)
 	struct dataset d;
 	char expected[64];
 
-	(void)state;
 	tokens[n - 2] = 50256;
 	write_file(tokens, (size_t)n * 2);
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
@@ -291,7 +280,6 @@ static void test_read_checks_the_vocabulary(void **state)
 	int32_t inputs[8], targets[8];
 	struct dataset d;
 
-	(void)state;
 	write_file(tokens, sizeof(tokens));
 	assert_int_equal(dataset_open(&d, &c, true, error, sizeof(error)), 0);
 	assert_int_equal(dataset_read(&d, 0, 1, inputs, targets, error, sizeof(error)), 0);
@@ -308,25 +296,20 @@ static void test_rows(void **state)
 	struct dataset d;
 	int headed;
 
-	(void)state;
 	for (headed = 0; headed <= 1; headed++) {
-		int64_t s;
-
 		if (headed)
 			write_headed(20240520, 1, 1000, 3024);
 		else
 			write_raw(1000, 0);
 		assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 		assert_int_equal(d.n_sequences, 62);
-		for (s = 0; s < 2 * 62; s++) {
-			int64_t r, i;
-
+		for (int64_t s = 0; s < 2 * 62; s++) {
 			assert_int_equal(
 				dataset_read(&d, s, 3, inputs, targets, error, sizeof(error)), 0);
-			for (r = 0; r < 3; r++) {
+			for (int64_t r = 0; r < 3; r++) {
 				int64_t first = dataset_sequence(&d, s + r) * 16;
 
-				for (i = 0; i < 16; i++) {
+				for (int64_t i = 0; i < 16; i++) {
 					assert_int_equal(inputs[r * 16 + i], token_at(first + i));
 					assert_int_equal(
 						targets[r * 16 + i], token_at(first + i + 1));
@@ -345,7 +328,6 @@ static void test_file_changed_under_a_run(void **state)
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
 	struct dataset d;
 
-	(void)state;
 	write_raw(1000, 0);
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 	assert_int_equal(dataset_read(&d, 0, 1, inputs, targets, error, sizeof(error)), 0);
@@ -384,19 +366,16 @@ static void test_epoch_over_ranks(void **state)
 	} splits[] = {{1, 8, 1}, {1, 1, 8}, {2, 4, 1}, {2, 2, 2}, {4, 2, 1}, {4, 1, 2}, {8, 1, 1}};
 	enum { SEQUENCES = 64, BATCH = 8 };
 	int64_t order[SEQUENCES];
-	size_t k;
 
-	(void)state;
 	write_raw(SEQUENCES * 16 + 1, 0);
-	for (k = 0; k < sizeof(splits) / sizeof(splits[0]); k++) {
+	for (size_t k = 0; k < sizeof(splits) / sizeof(splits[0]); k++) {
 		struct spec_config c = config(splits[k].world, splits[k].micro_batch, 16);
 		int seen[SEQUENCES] = {0};
 		struct dataset d;
-		int64_t s;
 
 		assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 		assert_int_equal(d.n_sequences, SEQUENCES);
-		for (s = 0; s < SEQUENCES; s++) {
+		for (int64_t s = 0; s < SEQUENCES; s++) {
 			int64_t q = dataset_sequence(&d, s);
 
 			seen[q]++;
@@ -404,7 +383,7 @@ static void test_epoch_over_ranks(void **state)
 				order[s] = q;
 			assert_int_equal(order[s], q);
 		}
-		for (s = 0; s < SEQUENCES; s++)
+		for (int64_t s = 0; s < SEQUENCES; s++)
 			assert_int_equal(seen[s], 1);
 		dataset_close(&d);
 	}
@@ -414,12 +393,10 @@ static void test_validation_keeps_the_order(void **state)
 {
 	struct spec_config c = config(1, 1, 16);
 	struct dataset d;
-	int64_t s;
 
-	(void)state;
 	write_raw(1000, 0);
 	assert_int_equal(dataset_open(&d, &c, true, error, sizeof(error)), 0);
-	for (s = 0; s < 200; s++)
+	for (int64_t s = 0; s < 200; s++)
 		assert_int_equal(dataset_sequence(&d, s), s % 62);
 	dataset_close(&d);
 }
@@ -434,7 +411,6 @@ static void test_synthetic(void **state)
 	int64_t i, s, predicted = 0, total = 0;
 	struct dataset d, e;
 
-	(void)state;
 	c.data_kind = SPEC_DATA_SYNTHETIC;
 	c.data_synthetic_tokens = 256;
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), -EINVAL);
@@ -473,22 +449,19 @@ static void test_synthetic_small_vocabularies(void **state)
 {
 	static const int64_t vocabs[] = {1, 2, 100, 256, 257, 65535, 65536, 200000};
 	int32_t inputs[64], targets[64];
-	size_t v;
 
-	(void)state;
-	for (v = 0; v < sizeof(vocabs) / sizeof(vocabs[0]); v++) {
+	for (size_t v = 0; v < sizeof(vocabs) / sizeof(vocabs[0]); v++) {
 		struct spec_config c = config(1, 1, 64);
 		struct dataset d;
-		int64_t s, i;
 
 		c.data_kind = SPEC_DATA_SYNTHETIC;
 		c.data_synthetic_tokens = 1000;
 		c.model.vocab_size = vocabs[v];
 		assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
-		for (s = 0; s < 30; s++) {
+		for (int64_t s = 0; s < 30; s++) {
 			assert_int_equal(
 				dataset_read(&d, s, 1, inputs, targets, error, sizeof(error)), 0);
-			for (i = 0; i < 64; i++)
+			for (int64_t i = 0; i < 64; i++)
 				assert_true(inputs[i] >= 0 && inputs[i] < vocabs[v] &&
 					targets[i] < vocabs[v]);
 		}

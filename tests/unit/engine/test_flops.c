@@ -16,7 +16,6 @@ static void test_as_the_floor(void **state)
 	struct spec_config c = gpt2(4);
 	struct flops f;
 
-	(void)state;
 	flops_count(&c, 50304, &f);
 	assert_true(fabs(f.model / 3307657494528.0 - 1) < 1e-12);
 	assert_true(f.hardware == f.model);
@@ -34,7 +33,6 @@ static void test_recomputation(void **state)
 	struct spec_config c = gpt2(4);
 	struct flops f;
 
-	(void)state;
 	c.recompute = SPEC_RECOMPUTE_FULL;
 	flops_count(&c, 50304, &f);
 	/* 11 blocks of 16 R C C and 2 R C (T + 1) */
@@ -44,7 +42,6 @@ static void test_recomputation(void **state)
 
 static void test_cards(void **state)
 {
-	(void)state;
 	assert_true(flops_peak("NVIDIA H200") == 989);
 	assert_true(flops_peak("NVIDIA H100 80GB HBM3") == 989);
 	assert_true(flops_peak("NVIDIA A100-SXM4-80GB") == 312);

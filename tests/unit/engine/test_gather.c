@@ -96,7 +96,6 @@ static void no_update(void **state)
 	struct segment s = {.config = {.precision = SPEC_FP16, .fp16_skips_max = 50}};
 	const struct measure_step skipped = {.loss = 1, .skipped = 1};
 
-	(void)state;
 	s.measure.steps = 60;
 	s.measure.done = 59;
 	assert_true(segment_can_continue(&s, 0, &skipped));

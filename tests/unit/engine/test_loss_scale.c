@@ -16,11 +16,9 @@ static void test_growth_after_the_window(void **state)
 {
 	struct spec_config c = config();
 	struct loss_scale s;
-	int64_t it;
 
-	(void)state;
 	loss_scale_init(&s, &c);
-	for (it = 0; it <= 2001; it++) {
+	for (int64_t it = 0; it <= 2001; it++) {
 		loss_scale_update(&s, false);
 		assert_true(s.scale == (it < 1000 ? 65536.0 : it < 2000 ? 131072.0 : 262144.0));
 	}
@@ -28,9 +26,7 @@ static void test_growth_after_the_window(void **state)
 
 static void run(struct loss_scale *s, const char *events, const double *golden)
 {
-	size_t i;
-
-	for (i = 0; events[i] != '\0'; i++) {
+	for (size_t i = 0; events[i] != '\0'; i++) {
 		loss_scale_update(s, events[i] == 'o');
 		assert_true(s->scale == golden[i]);
 	}
@@ -43,7 +39,6 @@ static void test_hysteresis(void **state)
 	struct spec_config c = config();
 	struct loss_scale s;
 
-	(void)state;
 	loss_scale_init(&s, &c);
 	run(&s, "o.oo", golden);
 	c.fp16_consecutive_hysteresis = true;
@@ -57,7 +52,6 @@ static void test_hysteresis_of_one(void **state)
 	struct spec_config c = config();
 	struct loss_scale s;
 
-	(void)state;
 	c.fp16_hysteresis = 1;
 	loss_scale_init(&s, &c);
 	run(&s, "o.oo", golden);
@@ -70,7 +64,6 @@ static void test_window_from_the_last_overflow(void **state)
 	struct spec_config c = config();
 	struct loss_scale s;
 
-	(void)state;
 	c.fp16_loss_scale_window = 3;
 	loss_scale_init(&s, &c);
 	run(&s,
@@ -83,9 +76,7 @@ static void test_floor(void **state)
 {
 	struct spec_config c = config();
 	struct loss_scale s;
-	int i;
 
-	(void)state;
 	c.fp16_initial_scale_power = 2;
 	c.fp16_hysteresis = 1;
 	loss_scale_init(&s, &c);
@@ -93,7 +84,7 @@ static void test_floor(void **state)
 	loss_scale_update(&s, true);
 	assert_true(s.scale == 1.0);
 	assert_int_equal(s.skips_in_place, 0);
-	for (i = 1; i <= 5; i++) {
+	for (int i = 1; i <= 5; i++) {
 		loss_scale_update(&s, true);
 		assert_true(s.scale == 1.0);
 		assert_int_equal(s.skips_in_place, i);
@@ -107,23 +98,21 @@ static void test_bounds(void **state)
 {
 	struct spec_config c = config();
 	struct loss_scale s;
-	int i;
 
-	(void)state;
 	c.fp16_hysteresis = 1000;
 	loss_scale_init(&s, &c);
-	for (i = 1; i <= 60; i++) {
+	for (int i = 1; i <= 60; i++) {
 		loss_scale_update(&s, true);
 		assert_int_equal(s.skips_in_place, i);
 	}
 	c.fp16_loss_scale_window = 1;
 	loss_scale_init(&s, &c);
-	for (i = 0; i < 100; i++)
+	for (int i = 0; i < 100; i++)
 		loss_scale_update(&s, false);
 	assert_true(s.scale == 16777216.0);
 	c.fp16_initial_scale_power = 30;
 	loss_scale_init(&s, &c);
-	for (i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++)
 		loss_scale_update(&s, false);
 	assert_true(s.scale == 0x1p30);
 }
@@ -138,11 +127,9 @@ static void test_growth_step_unscales_with_the_scale_of_backward(void **state)
 	struct loss_scale s;
 	const double gradient = 3.0;
 	double used = 0.0, scaled = 0.0;
-	int it;
 
-	(void)state;
 	loss_scale_init(&s, &c);
-	for (it = 0; it <= 1000; it++) {
+	for (int it = 0; it <= 1000; it++) {
 		used = s.scale;
 		scaled = gradient * used;
 		loss_scale_update(&s, false);
@@ -155,12 +142,10 @@ static void test_fixed(void **state)
 {
 	struct spec_config c = config();
 	struct loss_scale s;
-	int i;
 
-	(void)state;
 	c.fp16_loss_scale = 128.0;
 	loss_scale_init(&s, &c);
-	for (i = 0; i < 3000; i++) {
+	for (int i = 0; i < 3000; i++) {
 		loss_scale_update(&s, i % 2 == 0);
 		assert_true(s.scale == 128.0);
 	}

@@ -7,10 +7,9 @@ static struct measure with_times(
 	const double *seconds, int64_t n, int64_t warmup, int64_t tokens, int world)
 {
 	struct measure m;
-	int64_t i;
 
 	assert_int_equal(measure_init(&m, n, warmup, tokens, world), 0);
-	for (i = 0; i < n; i++) {
+	for (int64_t i = 0; i < n; i++) {
 		m.own[i].step_ns = (int64_t)(seconds[i] * 1e9);
 		m.own[i].loss = 5.0 - (double)i;
 	}
@@ -26,7 +25,6 @@ static void test_tokens_with_accumulation(void **state)
 	struct measure m = with_times(seconds, 1, 0, 4 * 1024 * 8 * 2, 2);
 	struct measure_summary s;
 
-	(void)state;
 	assert_int_equal(measure_summarise(&m, &s), 0);
 	assert_int_equal(s.tokens_total, 65536);
 	assert_true(s.tok_s_global == 131072.0);
@@ -39,7 +37,6 @@ static void test_per_gpu_ratio_is_exact(void **state)
 {
 	int world;
 
-	(void)state;
 	for (world = 1; world <= 1024; world++) {
 		double seconds[5] = {0.1234567, 0.3, 0.0317, 1.7, 0.00021 * world};
 		struct measure m = with_times(seconds, 5, 1, 32768 * (int64_t)world + 7, world);
@@ -60,7 +57,6 @@ static void test_warmup_is_left_out(void **state)
 	struct measure m = with_times(seconds, 10, 2, 65536, 1);
 	struct measure_summary s;
 
-	(void)state;
 	assert_int_equal(measure_summarise(&m, &s), 0);
 	assert_int_equal(s.steps_measured, 8);
 	assert_true(s.seconds_measured == 4.0);
@@ -129,7 +125,6 @@ static void test_warmup_refused(void **state)
 {
 	struct measure m;
 
-	(void)state;
 	assert_int_equal(measure_init(&m, 10, 10, 1, 1), -EINVAL);
 	assert_int_equal(measure_init(&m, 10, 11, 1, 1), -EINVAL);
 	assert_int_equal(measure_init(&m, 0, 0, 1, 1), -EINVAL);
@@ -148,7 +143,6 @@ static void test_slowest_of_each(void **state)
 	};
 	struct measure m;
 
-	(void)state;
 	all[0][1].skipped = 1;
 	assert_int_equal(measure_init(&m, 5, 0, 1, 3), 0);
 	m.done = 2; /* a run that was cancelled early */
@@ -183,7 +177,6 @@ static void test_elapsed_time(void **state)
 	struct measure_summary s;
 	struct measure m;
 
-	(void)state;
 	assert_int_equal(measure_init(&m, 3, 1, 300, 2), 0);
 	m.done = 3;
 	measure_merge(&m, copy_steps(&all[0][0], 6));
@@ -208,7 +201,6 @@ static void test_exposed_parts(void **state)
 	struct measure m;
 	float *row;
 
-	(void)state;
 	assert_int_equal(measure_init(&m, 3, 1, 300, 2), 0);
 	m.done = 1;
 	assert_null(measure_keep_waits(&m, 3)); /* a warm-up */
@@ -248,7 +240,6 @@ static void test_the_slow_rank(void **state)
 	struct measure_phases phases;
 	struct measure m;
 
-	(void)state;
 	for (int rank = 0; rank < 4; rank++)
 		for (int i = 0; i < 3; i++) {
 			all[rank][i].step_ns = 10000000;
@@ -281,7 +272,6 @@ static void test_one_step_is_no_slow_rank(void **state)
 	struct measure_slowest slowest;
 	struct measure m;
 
-	(void)state;
 	for (int i = 0; i < STEPS; i++) {
 		all[0][i].step_ns = all[1][i].step_ns = 10000000;
 		if (i == 3 || i == STEPS - 1)
@@ -304,7 +294,6 @@ static void test_one_rank_is_not_slow(void **state)
 	struct measure_slowest slowest;
 	struct measure m;
 
-	(void)state;
 	assert_int_equal(measure_init(&m, 2, 0, 1, 1), 0);
 	m.own[1].step_ns = 7;
 	m.done = 2;
@@ -321,10 +310,8 @@ static void test_skips_and_nonfinite(void **state)
 	double seconds[10] = {.5, .5, .5, .5, .5, .5, .5, .5, .5, .5};
 	struct measure m = with_times(seconds, 10, 0, 100, 1);
 	struct measure_summary s;
-	int i;
 
-	(void)state;
-	for (i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++)
 		m.slowest[i].skipped = 1;
 	m.slowest[0].loss = (double)NAN;
 	m.slowest[9].loss = (double)INFINITY;
@@ -337,7 +324,7 @@ static void test_skips_and_nonfinite(void **state)
 	assert_true(s.loss_first == 4.0);
 	assert_true(s.loss_last == -3.0);
 	assert_true(s.loss_mean == 0.5);
-	for (i = 0; i < 10; i++)
+	for (int i = 0; i < 10; i++)
 		m.slowest[i].loss = (double)NAN;
 	assert_int_equal(measure_summarise(&m, &s), 0);
 	assert_true(isnan(s.loss_mean) && isnan(s.loss_first) && isnan(s.loss_last));
@@ -349,10 +336,8 @@ static void test_phases(void **state)
 	const double seconds[] = {9, 1, 1};
 	struct measure m = with_times(seconds, 3, 1, 1, 1);
 	struct measure_summary s;
-	int i;
 
-	(void)state;
-	for (i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++) {
 		m.own[i].data_ns = i * 1000000000;
 		m.own[i].forward_ns = 100000000;
 		m.own[i].backward_ns = 200000000;

@@ -11,11 +11,9 @@ static void test_memory_adds_up(void **state)
 		"context_bytes", "tuning_bytes"};
 	struct spec_config c = checked_config();
 	int64_t sum = 0, arena;
-	size_t i;
 
-	(void)state;
 	checked_run(&c, 2, 0);
-	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		sum += checked_number("memory", parts[i]);
 	assert_int_equal(sum, checked_number("memory", "total_bytes"));
 	assert_int_equal(checked_number("memory", "planned_bytes"), 2 * sum);
@@ -38,7 +36,6 @@ static void test_memory_of_accumulation(void **state)
 	struct spec_config c = checked_config();
 	int64_t before, rows = c.micro_batch * c.seq_len;
 
-	(void)state;
 	checked_run(&c, 2, 0);
 	before = checked_number("memory", "batch_bytes");
 	c.batch += 1000 * 2 * c.micro_batch;
@@ -53,7 +50,6 @@ static void test_sizes_beyond_32_bits(void **state)
 {
 	struct spec_config c = checked_config();
 
-	(void)state;
 	c.model = gpt2_shape();
 	c.micro_batch = 64;
 	c.seq_len = 1024;
@@ -97,7 +93,6 @@ static void test_parts(void **state)
 	struct memory_plan n = {0};
 	int64_t scratch[K_SCRATCH_KINDS], all = 0;
 
-	(void)state;
 	for (int i = 0; i < K_SCRATCH_KINDS; i++) {
 		scratch[i] = INT64_C(1) << i;
 		all += scratch[i];
@@ -120,7 +115,6 @@ static void test_tight_memory_is_a_warning(void **state)
 	struct spec_config c = checked_config();
 	int64_t planned;
 
-	(void)state;
 	checked_run(&c, 2, 0);
 	planned = checked_number("memory", "planned_bytes");
 	checked_run(&c, 2, planned);
@@ -149,7 +143,6 @@ static void test_what_would_fit_is_named(void **state)
 	struct spec_config c = checked_config();
 	char expected[128];
 
-	(void)state;
 	assert_true(full < selective && selective < none);
 	assert_int_equal(checked_number("memory", "activations_full_bytes"),
 		checked_number("memory", "activations_bytes"));
@@ -182,7 +175,6 @@ static void test_a_model_that_does_not_fit(void **state)
 	struct spec_config c = checked_config();
 	int64_t arena;
 
-	(void)state;
 	c.zero_stage = 0;
 	checked_run(&c, 2, 0);
 	arena = checked_number("memory", "parameters_bytes");
@@ -218,7 +210,6 @@ static void test_a_model_too_large_for_a_gpu(void **state)
 	struct spec_config c = checked_config();
 	int64_t arena;
 
-	(void)state;
 	c.grad_dtype = SPEC_FP32;
 	c.zero_stage = 0;
 	checked_run_cuda(&c, 0);
@@ -246,7 +237,6 @@ static void test_none_left_at_a_start(void **state)
 	};
 	char message[512];
 
-	(void)state;
 	memory_plan_none_left(&c, &o, &n, 0, ", said", message, sizeof(message));
 	assert_string_equal(message,
 		"memory: 9.50 MB planned (by each rank), 2.00 MB free, said: 7.50 MB more; largest "

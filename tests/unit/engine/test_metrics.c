@@ -74,11 +74,10 @@ static void test_nonfinite_list_is_bounded(void **state)
 	struct metrics_files files = {0};
 	struct measure m;
 	json_t *s;
-	int64_t i;
 
 	assert_int_equal(measure_init(&m, 2000, 0, 1, 1), 0);
 	m.done = m.steps;
-	for (i = 0; i < m.done; i++)
+	for (int64_t i = 0; i < m.done; i++)
 		m.slowest[i].loss = (double)NAN;
 	f->segment.measure = &m;
 	s = metrics_summary(&f->segment, &files);
@@ -211,18 +210,17 @@ static void test_step_log(void **state)
 	struct metrics_files files;
 	char *text, *line;
 	int lines = 0, commas = 0;
-	size_t i;
 
 	f->measure.slowest[1].loss = (double)NAN;
 	metrics_fixture_write_all(f, &files);
 	text = metrics_fixture_read_file(f, ARTIFACT_STEP_LOG);
 	assert_memory_equal(text, head, strlen(head));
-	for (i = 0; text[i] != '\n'; i++)
+	for (size_t i = 0; text[i] != '\n'; i++)
 		commas += text[i] == ',';
 	for (line = strchr(text, '\n') + 1; *line != '\0'; line = strchr(line, '\n') + 1) {
 		int here = 0;
 
-		for (i = 0; line[i] != '\n'; i++)
+		for (size_t i = 0; line[i] != '\n'; i++)
 			here += line[i] == ',';
 		assert_int_equal(here, commas);
 		lines++;
@@ -386,7 +384,6 @@ static void test_other_files(void **state)
 	struct metrics_files files;
 	json_t *launcher;
 	char *text;
-	size_t i;
 
 	setenv("UCX_TLS", "self,sm", 1);
 	metrics_log_add(&f->log, "%2000s", "a line that was too long");
@@ -407,7 +404,7 @@ static void test_other_files(void **state)
 	json_decref(launcher);
 	assert_int_equal(files.n, METRICS_FILES - 1); /* no GPU */
 	assert_string_equal(files.file[METRICS_FILES - 2].name, ARTIFACT_COMPLETE);
-	for (i = 0; i < files.n; i++) {
+	for (size_t i = 0; i < files.n; i++) {
 		text = metrics_fixture_read_file(f, files.file[i].name);
 		assert_int_equal(strlen(text), files.file[i].bytes);
 		free(text);
@@ -428,12 +425,11 @@ static void test_summary(void **state)
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
-	size_t i;
 
 	metrics_fixture_write_all(f, &files);
 	s = metrics_summary(&f->segment, &files);
 	assert_non_null(s);
-	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (json_object_get(s, keys[i]) == NULL)
 			fail_msg("%s is missing", keys[i]);
 	}
@@ -482,11 +478,10 @@ static void test_many_steps_are_not_listed(void **state)
 	struct metrics_files files = {0};
 	struct measure m;
 	json_t *s;
-	int64_t i;
 
 	assert_int_equal(measure_init(&m, METRICS_REPORT_STEPS_MAX + 1, 0, 1, 1), 0);
 	m.done = m.steps;
-	for (i = 0; i < m.done; i++)
+	for (int64_t i = 0; i < m.done; i++)
 		m.slowest[i].step_ns = 1000;
 	f->segment.measure = &m;
 	s = metrics_summary(&f->segment, &files);
@@ -523,11 +518,9 @@ static void test_locale(void **state)
 static void test_log_is_bounded(void **state)
 {
 	struct metrics_log log;
-	int i;
 
-	(void)state;
 	metrics_log_init(&log);
-	for (i = 0; i < 20000; i++)
+	for (int i = 0; i < 20000; i++)
 		metrics_log_add(&log, "%900d", i);
 	assert_true(log.n < METRICS_LOG_BYTES_MAX);
 	assert_true(log.capacity <= METRICS_LOG_BYTES_MAX);

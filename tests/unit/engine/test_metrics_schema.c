@@ -104,11 +104,10 @@ static void test_schema(void **state)
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *root;
-	size_t i;
 
 	metrics_fixture_write_all(f, &files);
 	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
-	for (i = 0; i < sizeof(schema) / sizeof(schema[0]); i++)
+	for (size_t i = 0; i < sizeof(schema) / sizeof(schema[0]); i++)
 		check_type(root, schema[i].path, schema[i].type);
 	assert_string_equal(json_string_value(at(root, "schema_version")), "2.0");
 	assert_string_equal(json_string_value(at(root, "run_id")), "17");

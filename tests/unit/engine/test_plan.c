@@ -110,9 +110,8 @@ static void check_plan(const struct plan *p)
 static int64_t largest_tensor(const struct arena *a)
 {
 	int64_t largest = 0;
-	int64_t i;
 
-	for (i = 0; i < a->n_entries; i++) {
+	for (int64_t i = 0; i < a->n_entries; i++) {
 		int64_t n = a->entries[i].rows * a->entries[i].cols;
 
 		largest = n > largest ? n : largest;
@@ -123,10 +122,9 @@ static int64_t largest_tensor(const struct arena *a)
 static void check_caps(int64_t total, int64_t s, int world)
 {
 	const int64_t caps[] = {1, s - 1, s, s + 1, total - 1, total, 10 * total, INT64_MAX};
-	size_t r, g;
 
-	for (r = 0; r < sizeof(caps) / sizeof(caps[0]); r++) {
-		for (g = 0; g < sizeof(caps) / sizeof(caps[0]); g++) {
+	for (size_t r = 0; r < sizeof(caps) / sizeof(caps[0]); r++) {
+		for (size_t g = 0; g < sizeof(caps) / sizeof(caps[0]); g++) {
 			struct plan p;
 			int rc =
 				plan_make(&p, total, world, caps[r], caps[g], error, sizeof(error));
@@ -153,11 +151,9 @@ static void test_caps_of_a_model(void **state)
 		gpt2_shape(),
 		{.n_layer = 2, .n_head = 2, .n_embd = 24, .vocab_size = 97, .n_positions = 16},
 	};
-	size_t m;
 	int world;
 
-	(void)state;
-	for (m = 0; m < 2; m++) {
+	for (size_t m = 0; m < 2; m++) {
 		struct arena a;
 
 		arena_init(&a, &models[m]);
@@ -171,11 +167,9 @@ static void test_caps_of_a_model(void **state)
 static void test_all_sizes_of_small_arenas(void **state)
 {
 	static const int64_t totals[] = {1, 127, 128, 129, 1000, 2048, 5000};
-	size_t t;
 	int world;
 
-	(void)state;
-	for (t = 0; t < sizeof(totals) / sizeof(totals[0]); t++) {
+	for (size_t t = 0; t < sizeof(totals) / sizeof(totals[0]); t++) {
 		for (world = 1; world <= 8; world++) {
 			int64_t cap;
 
@@ -196,11 +190,9 @@ static void test_smallest_is_accepted_and_one_less_is_not(void **state)
 {
 	static const int64_t totals[] = {
 		1, 128 * 4096, 128 * 4096 + 1, 124475904, 163110000, 1557686400};
-	size_t t;
 	int world;
 
-	(void)state;
-	for (t = 0; t < sizeof(totals) / sizeof(totals[0]); t++) {
+	for (size_t t = 0; t < sizeof(totals) / sizeof(totals[0]); t++) {
 		for (world = 1; world <= 8; world++) {
 			int64_t smallest = plan_smallest_bucket_elems(totals[t], world);
 			char expected[64];
@@ -228,7 +220,6 @@ static void test_refused(void **state)
 {
 	struct plan p = {.world = 77};
 
-	(void)state;
 	assert_int_equal(plan_make(&p, 1000, 1, 0, 1, error, sizeof(error)), -EINVAL);
 	assert_int_equal(plan_make(&p, 1000, 1, 1, -1, error, sizeof(error)), -EINVAL);
 	assert_int_equal(plan_make(&p, 1000, 0, 1, 1, error, sizeof(error)), -EINVAL);
@@ -246,7 +237,6 @@ static void test_gpt2_buckets(void **state)
 {
 	struct plan p;
 
-	(void)state;
 	/* 5e8 and 2e8 elements are the same single bucket */
 	assert_int_equal(
 		plan_make(&p, 163110000, 8, 500000000, 500000000, error, sizeof(error)), 0);
@@ -264,7 +254,6 @@ static void test_traffic(void **state)
 	struct plan p;
 	struct plan_traffic t;
 
-	(void)state;
 	assert_int_equal(plan_make(&p, 10000, 4, 2048, 4096, error, sizeof(error)), 0);
 	assert_int_equal(p.arena_elems, 10240);
 	t = plan_step_traffic(&p, 1, 1);

@@ -28,7 +28,6 @@ static void test_constant(void **state)
 {
 	struct spec_config c = config(SPEC_CONSTANT);
 
-	(void)state;
 	c.lr = 3e-4;
 	assert_lr(&c, 0, 3e-4, 0.0);
 	assert_lr(&c, 1000000, 3e-4, 0.0);
@@ -38,10 +37,8 @@ static void test_warmup_log(void **state)
 {
 	static const double golden[] = {0, 0, .301, .4771, .6021, .699};
 	struct spec_config c = config(SPEC_WARMUP_LR);
-	int i;
 
-	(void)state;
-	for (i = 0; i < 6; i++)
+	for (int i = 0; i < 6; i++)
 		assert_lr(&c, i, golden[i], 5e-5);
 	assert_true(schedule_lr(&c, 9) < 1.0);
 	assert_lr(&c, 10, 1.0, 1e-15);
@@ -56,12 +53,10 @@ static void test_warmup_log(void **state)
 static void test_warmup_linear(void **state)
 {
 	struct spec_config c = config(SPEC_WARMUP_LR);
-	int i;
 
-	(void)state;
 	c.warmup_type = SPEC_WARMUP_LINEAR;
 	assert_lr(&c, 0, 0.0, 0.0);
-	for (i = 1; i <= 11; i++)
+	for (int i = 1; i <= 11; i++)
 		assert_lr(&c, i, (i - 1) / 10.0, 1e-15);
 	assert_true(schedule_lr(&c, 10) < 1.0);
 	assert_lr(&c, 12, 1.0, 0.0);
@@ -70,10 +65,8 @@ static void test_warmup_linear(void **state)
 static void test_short_warmup_is_two_steps(void **state)
 {
 	struct spec_config c = config(SPEC_WARMUP_LR);
-	int64_t w;
 
-	(void)state;
-	for (w = 0; w <= 2; w++) {
+	for (int64_t w = 0; w <= 2; w++) {
 		c.warmup_num_steps = w;
 		assert_lr(&c, 0, 0.0, 0.0);
 		assert_lr(&c, 1, 0.0, 0.0);
@@ -85,11 +78,9 @@ static void test_short_warmup_is_two_steps(void **state)
 static void test_decay(void **state)
 {
 	struct spec_config c = config(SPEC_WARMUP_DECAY_LR);
-	int i;
 
-	(void)state;
 	assert_lr(&c, 2, .30103, 1e-5);
-	for (i = 11; i <= 21; i++)
+	for (int i = 11; i <= 21; i++)
 		assert_lr(&c, i, (21 - i) / 10.0, 1e-12);
 	assert_lr(&c, 22, 0.0, 0.0);
 	assert_lr(&c, 1000, 0.0, 0.0);
@@ -101,12 +92,10 @@ static void test_cosine(void **state)
 {
 	static const double golden[] = {1.0, .9755, .9045, .7939};
 	struct spec_config c = config(SPEC_WARMUP_COSINE_LR);
-	int i;
 
-	(void)state;
 	assert_lr(&c, 0, 0.0, 0.0);
 	assert_lr(&c, 1, 0.0, 0.0);
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		assert_lr(&c, 10 + i, golden[i], 1e-4);
 	assert_lr(&c, 20, 1e-4, 1e-12);
 	assert_lr(&c, 21, 1e-4, 1e-12);
@@ -168,7 +157,6 @@ static void test_published_formulas(void **state)
 				3.39228546475e-05, 3e-05, 3e-05, 3e-05, 3e-05}},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct spec_config c = config(rows[i].schedule);
 
@@ -187,7 +175,6 @@ static void test_linear_and_cosine_without_warmup(void **state)
 {
 	struct spec_config c = config(SPEC_LINEAR);
 
-	(void)state;
 	c.warmup_num_steps = 0;
 	c.cos_min_ratio = 0;
 	assert_lr(&c, 0, 1.0, 0.0);
@@ -208,7 +195,6 @@ static void test_skipped_steps(void **state)
 	struct spec_config c = config(SPEC_WARMUP_LR);
 	int64_t applied = 0, attempt;
 
-	(void)state;
 	for (attempt = 0; attempt < 10; attempt++) {
 		double lr = schedule_lr(&c, applied);
 

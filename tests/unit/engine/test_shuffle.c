@@ -4,14 +4,12 @@
 static void test_permutation(void **state)
 {
 	static bool seen[2000];
-	int64_t n, i;
 	uint64_t epoch;
 
-	(void)state;
-	for (n = 1; n <= 2000; n++) {
+	for (int64_t n = 1; n <= 2000; n++) {
 		for (epoch = 0; epoch < 2; epoch++) {
 			memset(seen, 0, sizeof(seen));
-			for (i = 0; i < n; i++) {
+			for (int64_t i = 0; i < n; i++) {
 				int64_t to = shuffle_index(42, epoch, i, n);
 
 				assert_true(to >= 0 && to < n);
@@ -27,7 +25,6 @@ static void test_permutations_differ(void **state)
 	int64_t n = 1000;
 	int64_t same_epoch = 0, same_seed = 0, fixed = 0, i;
 
-	(void)state;
 	for (i = 0; i < n; i++) {
 		same_epoch += shuffle_index(42, 0, i, n) == shuffle_index(42, 1, i, n);
 		same_seed += shuffle_index(42, 0, i, n) == shuffle_index(43, 0, i, n);
@@ -42,10 +39,8 @@ static void test_permutations_differ(void **state)
 static void test_permutation_of_a_large_domain(void **state)
 {
 	int64_t n = INT64_C(1) << 62;
-	int64_t i;
 
-	(void)state;
-	for (i = 0; i < 1000; i++) {
+	for (int64_t i = 0; i < 1000; i++) {
 		int64_t to = shuffle_index(1, 1, n - 1 - i, n);
 
 		assert_true(to >= 0 && to < n);

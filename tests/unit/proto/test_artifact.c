@@ -113,9 +113,8 @@ static void test_names_refused(void **state)
 	struct fixture *f = *state;
 	static const char *const names[] = {"", ".", "..", "../x", "a/b", "/etc/x", ".hidden"};
 	char long_name[300];
-	size_t i;
 
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		assert_int_equal(artifact_write(f->dir, names[i], "x", 1), -EINVAL);
 		assert_int_equal(artifact_remove(f->dir, names[i]), -EINVAL);
 	}
@@ -179,7 +178,6 @@ static void test_sha256(void **state)
 {
 	char hex[65];
 
-	(void)state;
 	assert_int_equal(artifact_sha256("", 0, hex), 0);
 	assert_string_equal(
 		hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

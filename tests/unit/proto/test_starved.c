@@ -9,7 +9,6 @@ static void test_limits_that_are_named(void **state)
 	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
 	struct rlimit limit;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
 	if (memcmp(&limit, &none, sizeof(limit)) != 0)
 		skip();
@@ -32,7 +31,6 @@ static void test_limits_on_memory(void **state)
 	const struct rlimit soft = {(rlim_t)1 << 62, RLIM_INFINITY};
 	struct rlimit limit;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(getrlimit(rows[i].resource, &limit), 0);
 		if (memcmp(&limit, &none, sizeof(limit)) != 0)
