@@ -1,14 +1,14 @@
 /*
  * vec.h: the inner loops of the operations, on contiguous elements in one thread. The vec_*.c files
- * are built once per instruction set; a context has the best table that its processor can run.
- * Within one instruction set the result for an element does not depend on its position in the loop.
+ * are built once per instruction set. A context has the best table that its processor can run.
+ * Within one instruction set the result for an element does not depend on its position.
  */
 #ifndef GPT2D_KERNELS_CPU_VEC_H
 #define GPT2D_KERNELS_CPU_VEC_H
 
 #include "kernels/kernels.h"
 
-/* Scalars of one AdamW step, in the type it computes in. */
+/* Scalars of one AdamW step, in the type of its arithmetic. */
 struct vec_adamw_args {
 	k_real grad_mul, beta1, beta2, lr, eps, weight_decay;
 	k_real correct1, correct2; /* 1/(1 - beta^t) */
@@ -52,19 +52,19 @@ struct vec {
 	/* Sum of squares of at most K_SUM_BLOCK_ELEMS, in the order that kernels.h fixes. */
 	double (*squares)(const k_real *x, int64_t n);
 
-	/* vec_adamw.c; params NULL: not needed */
+	/* vec_adamw.c; params may be NULL */
 	void (*adamw)(k_real *master, k_real *params, k_real *m, k_real *v, const k_real *grads,
 		int64_t n, const struct vec_adamw_args *args);
 
-	/* vec_random.c: the words of 16 blocks from counter on; then elements first .. first+n-1 of
-	 * the sequence */
+	/* vec_random.c: philox gives 16 blocks from counter on; the others give elements first ..
+	 * first+n-1 of the sequence */
 	void (*philox)(uint32_t words[VEC_PHILOX_WORDS], struct vec_key key, uint64_t counter);
 	void (*dropout_mask)(k_real *mask, int64_t n, struct vec_key key, int64_t first, double p);
 	void (*normal)(
 		k_real *out, int64_t n, struct vec_key key, int64_t first, double mean, double std);
 };
 
-/* Tables that this processor can run, best first; NULL from the end of them on. */
+/* Table number index of those that this processor can run, best first. NULL: there is none. */
 const struct vec *vec_choose(int index);
 
 #endif

@@ -1,4 +1,4 @@
-/* vec_isa.h: names of the vec functions within one instruction set; VEC_ISA is set by the build. */
+/* vec_isa.h: names of the vec functions of one instruction set. The build sets VEC_ISA. */
 #ifndef GPT2D_KERNELS_CPU_VEC_ISA_H
 #define GPT2D_KERNELS_CPU_VEC_ISA_H
 
@@ -29,7 +29,7 @@
 #define vec_normal           VEC_NAME(vec_normal)
 #define vec_table            VEC_NAME(vec_table)
 
-/* a*b + c, rounded once where that is one instruction. */
+/* a*b + c. Rounded once if the instruction set has a fused multiply-add. */
 static inline k_real vec_fma(k_real a, k_real b, k_real c)
 {
 #if !defined(__FMA__)

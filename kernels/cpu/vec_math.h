@@ -1,8 +1,8 @@
 /*
- * vec_math.h: exp, erfc, log, sine and cosine that compilers turn into vector code. In float:
- * polynomials fitted for this file (weighted least squares on Chebyshev points, towards equal
- * error), each within 1e-8 of the function, so rounding is what is left: about 1 ulp for exp, 2e-7
- * absolute for the others. In double: libm.
+ * vec_math.h: exp, erfc, log, sine and cosine that compilers turn into vector code. In double they
+ * call libm. In float they are polynomials fitted for this file, by weighted least squares on
+ * Chebyshev points towards equal error. Each polynomial is within 1e-8 of the function. So rounding
+ * dominates: about 1 ulp for exp, 2e-7 absolute for the others.
  */
 #ifndef GPT2D_KERNELS_CPU_VEC_MATH_H
 #define GPT2D_KERNELS_CPU_VEC_MATH_H
@@ -41,7 +41,7 @@ union vec_bits {
 	uint32_t u;
 };
 
-/* 0 below -87.3, where float ends; held at exp(88) above 88. */
+/* 0 below -87.3, the end of float's range. exp(88) above 88. */
 static inline float vec_expf(float x)
 {
 	const float low = -87.3f, high = 88.0f,
