@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""The training that gpu_trace wrote down, in PyTorch from the same parameters and tokens: torch_trace.py DIR [cpu]
+"""Repeats gpu_trace's training in PyTorch, from the same parameters and tokens: torch_trace.py DIR [cpu]
 
-Losses and gradient norms of each step and the first step's gradients are compared, and the last line is "N passed, N
-failed". Without PyTorch nothing is compared, which is a failure. The model is GPT-2's with PyTorch's own operations.
+The script compares losses and gradient norms of each step, and the gradients of the first step. The last line is "N passed, N
+failed". Without PyTorch the script fails. The model is GPT-2, made of PyTorch's own operations.
 
-In 16 bits the reference does what the engine does: weights, gradients and residual of that type, fp32 masters. Sums within
-a product are asked for in fp32: PyTorch's default lets cuBLAS round the parts of a split bf16 product to bf16 before it adds
-them, which put the first gradient of the final norm's weight off by 6e-2 of its length (without: 6e-3) and, at a learning
-rate of 1e-4, losses by 5e-2. What autocast gives (fp32 weights, gradients and residual) is printed beside it.
+In 16 bits the reference uses the engine's arithmetic: weights, gradients and residual of that type, and fp32 masters. The reference
+sets PyTorch to add up products in fp32. By default PyTorch lets cuBLAS round the parts of a split bf16 product to bf16 before it
+adds them. That default changed the first gradient of the final norm's weight by 6e-2 of its length (without it: 6e-3) and, at a
+learning rate of 1e-4, losses by 5e-2. The script also prints the results under autocast (fp32 weights, gradients and residual).
 
-Tolerances, at each step, relative: about ten times what was seen on an H200. Roundings decide in which direction AdamW
-takes its steps of full length where gradients are near zero, and every step adds to that. Gradients are compared as
-|x - g| / |g|, g being those in fp32, of each tensor: in fp32 1e-5, in 16 bits this error is to be at most 1.2 times that of the
-reference, of which it was 1.04 times at most.
+Tolerances are relative, per step: about ten times the differences on an H200. Where a gradient is near zero, rounding decides the
+direction of AdamW's step, which has full length there, and every step adds to that difference. The error of a tensor's gradient x
+is |x - g| / |g|, where g is its gradient in fp32. In fp32 the error must be at most 1e-5. In 16 bits it must be at most 1.2
+times the reference's error; on an H200 it was at most 1.04 times.
 """
 
 import json
@@ -36,7 +36,7 @@ DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def tensors(trace, flat):
-    """{(name, layer): part of an arena} that PyTorch trains; vectors have one dimension, the vocabulary its real size."""
+    """{(name, layer): part of an arena} that PyTorch trains. Vectors have one dimension. The vocabulary has its real size."""
     parts = {}
     for t in trace["tensors"]:
         x = flat[t["first"]:t["first"] + t["rows"] * t["cols"]].view(t["rows"], t["cols"])
@@ -81,8 +81,8 @@ def loss_of(p, c, tokens, targets, fused):
 
 
 class Training:
-    """form "autocast": fp32 weights, gradients and residual; "own": all of the type, beside fp32 masters; no other for fp32.
-    captured: a step is one CUDA graph, but for the first ones, with PyTorch's fused AdamW; so many seconds of them."""
+    """form "autocast" has fp32 weights, gradients and residual. "own" has all of them in the type, and fp32
+    masters. In fp32 both are the same. captured: except for the first ones, a step is one CUDA graph with PyTorch's fused AdamW, for so many seconds."""
 
     def __init__(self, trace, directory, name, device, form="own", fused=True, captured=False, seconds=math.inf):
         self.c = c = trace["config"]
@@ -120,7 +120,7 @@ class Training:
                 group["lr"] = self.lr[len(self.losses)]
 
     def step(self, step):
-        """Loss and norm, on the device."""
+        """The loss and the gradient norm, on the device."""
         loss = self.backward(step)
         for k, x in self.weights.items():
             self.masters[k].grad = x.grad.float() / self.scale
@@ -189,7 +189,7 @@ def read_gradients(trace, directory, name, device):
 
 
 def prepare(device):
-    """Products are added up in fp32, as the engine has cuBLASLt do."""
+    """Sums of products are in fp32, as in the engine."""
     if device == "cpu":
         return
     torch.backends.cuda.matmul.allow_tf32 = False
