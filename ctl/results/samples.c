@@ -78,6 +78,13 @@ static bool number_of(const char *text, size_t n, double *out)
 
 /* ---- numbers, one or several per line ---- */
 
+/* A comma between two digits may be a decimal comma, unless the number has a decimal point. */
+static bool is_ambiguous(const char *number, size_t n)
+{
+	return number[n] == ',' && strchr("0123456789", number[n + 1]) && number[n + 1] &&
+		!memchr(number, '.', n);
+}
+
 static int read_numbers(struct source *s)
 {
 	static const char between[] = " \t\r,;";
@@ -95,6 +102,11 @@ static int read_numbers(struct source *s)
 			at += strcspn(at, "\n");
 		} else if (strchr(between, *at)) {
 			at++;
+		} else if (number_of(at, n, &value) && is_ambiguous(at, n)) {
+			return refuse(s, line,
+				"\"%.*s\" is one value or several (write a decimal point, or a "
+				"blank after the comma between two values)",
+				(int)strcspn(at, " \t\r\n;"), at);
 		} else if (number_of(at, n, &value)) {
 			rc = add(s, line, value);
 			at += n;

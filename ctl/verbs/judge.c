@@ -256,8 +256,9 @@ const struct verb verb_judge = {
 	.max_args = -1,
 	.summary = "the verdict of compare for repeated results of any program",
 	.text = "Any two names may stand for A and B; the first is the baseline, and a name may be "
-		"repeated with further files. A file has one value per run: lines of numbers, a "
-		"column of a CSV file (FILE:COLUMN), a member of JSON (FILE:MEMBER.MEMBER), or an "
+		"repeated with further files. A file has one value per run: numbers with a decimal "
+		"point, separated by line ends, blanks, semicolons, or commas with a blank; a "
+		"column of a CSV file (FILE:COLUMN); a member of JSON (FILE:MEMBER.MEMBER); or an "
 		"export of hyperfine. With --pattern a file is the log of one run. The values are "
 		"compared with the exact rank-sum test, or with --paired with the signed-rank test "
 		"that compare uses. A verdict needs at least 5 runs of each side, or 8 pairs.",

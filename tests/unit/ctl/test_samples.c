@@ -19,7 +19,8 @@ static const struct {
 	double values[4];
 } good[] = {
 	{"1.5\n2.5\n\n3\n", NULL, NULL, 0, 3, {1.5, 2.5, 3}},
-	{"# runs\n1e3 2e3,4\n", NULL, NULL, 0, 3, {1000, 2000, 4}},
+	{"# runs\n1e3; 2e3, 4\n", NULL, NULL, 0, 3, {1000, 2000, 4}},
+	{"1.5,2,\n", NULL, NULL, 0, 2, {1.5, 2}},
 	{"name,time\na,1\n\"b, c\",2.5\r\n", "time", NULL, 0, 2, {1, 2.5}},
 	{"time,note\n1,\n2.5,\"it is \"\"b\"\", 1\"\n", "time", NULL, 0, 2, {1, 2.5}},
 	{"{\"summary\": {\"tokens_per_sec\": 29971.2}}", "summary.tokens_per_sec", NULL, 0, 1,
@@ -41,6 +42,7 @@ static const struct {
 } bad[] = {
 	{"1\nx\n", NULL, NULL, 0, ":2: \"x\" is not a number"},
 	{"1\n-2\n", NULL, NULL, 0, ":2: -2 is not a time or a rate"},
+	{"9\n10,1 3\n", NULL, NULL, 0, ":2: \"10,1\" is one value or several"},
 	{"0\n", NULL, NULL, 0, ":1: 0 is not a time or a rate"},
 	{"nan\n", NULL, NULL, 0, "is not a number"},
 	{"", NULL, NULL, 0, ": no value"},
