@@ -131,8 +131,8 @@ static void reply_batch(struct batch *b)
 	}
 	if (stuck > 0)
 		reply_error(b->reply, PROTOCOL_STORE, NULL,
-			"%s; %lld runs could not be removed, %lld are removed", b->why,
-			(long long)stuck, (long long)json_array_size(removed));
+			"%s; runs that could not be removed: %lld, removed: %zu", b->why,
+			(long long)stuck, json_array_size(removed));
 	else
 		reply_result(b->reply,
 			json_pack("{sO sI sb sO sO sO}", "runs", removed, "bytes",

@@ -96,7 +96,7 @@ def test_one_that_cannot_be_removed(daemon):
                 with pytest.raises(RpcError) as refused:
                     c.call("prune", keep=0)
                 assert f"run 1: {d.state}/runs/.trash/1-run: cannot be removed: Device or resource busy" in refused.value.message
-                assert f"1 runs could not be removed, {removed} are removed" in refused.value.message
+                assert f"runs that could not be removed: 1, removed: {removed}" in refused.value.message
                 assert ids(c) == [1]
         finally:
             subprocess.run(["umount", d.state / "runs" / ".trash" / "1-run" / "mounted"], check=False)
