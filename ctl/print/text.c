@@ -252,13 +252,17 @@ static bool all_warn(const json_t *checks, const json_t *warning)
 	return true;
 }
 
-json_t *text_warnings(const json_t *checks)
+json_t *text_warnings(const json_t *spec, const json_t *checks)
 {
 	json_t *all = json_array();
 	const json_t *row, *warning;
 	char name[80];
 	size_t i, k;
 
+	if (json_object_size(json_object_get(spec, "arms")) == 1)
+		json_array_append_new(all,
+			json_string(
+				"the spec has one arm, so nothing is compared: add another arm"));
 	json_array_foreach(checks, i, row) {
 		const json_t *warnings = json_object_get(json_object_get(row, "check"), "warnings");
 

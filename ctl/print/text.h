@@ -47,9 +47,9 @@ void text_progress(const struct term *t, const json_t *progress);
 void text_plan(const json_t *plan, char *out, size_t out_bytes);
 /*
  * The warnings of the checks of a run's arms: once if all arms have it, else as "arm NAME: ...".
- * The caller owns the array.
+ * Before them a warning if the spec has one arm. The caller owns the array.
  */
-json_t *text_warnings(const json_t *checks);
+json_t *text_warnings(const json_t *spec, const json_t *checks);
 void text_print_warnings(const struct term *t, const json_t *warnings);
 
 #endif

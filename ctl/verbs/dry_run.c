@@ -292,7 +292,7 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 	const json_t *spec = json_object_get(reply, "spec");
 	const size_t n = json_array_size(rows);
 	FILE *out = o->out.file;
-	json_t *lines = json_array(), *warnings = text_warnings(rows);
+	json_t *lines = json_array(), *warnings = text_warnings(spec, rows);
 	struct ctl_error e = {0};
 	struct spec *parsed = show_spec(reply, &e);
 	size_t i;

@@ -157,7 +157,7 @@ static void complete(struct client *c, const json_t *spec, json_t *reply)
 		json_object_set(
 			reply, "dir", json_object_get(json_object_get(shown, "run"), "dir"));
 		json_object_set_new(
-			reply, "warnings", text_warnings(json_object_get(shown, "checks")));
+			reply, "warnings", text_warnings(spec, json_object_get(shown, "checks")));
 	}
 	ctl_error_clear(&e);
 	json_decref(shown);

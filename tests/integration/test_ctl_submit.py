@@ -72,6 +72,16 @@ def test_submit_names_the_arms(tmp_path, path):
     assert value["arms"] == ["a", "b"] and "arms      a, b" in result.stdout
 
 
+def test_submit_of_one_arm(tmp_path, path):
+    """A user who wrote arms wants a comparison."""
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({**SPEC, "arms": {"a": {}}, "design": {"repetitions": 2}}))
+    with FakeDaemon(path, submit=submit_reply, show=show_reply):
+        result = ctl("submit", file, path=path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("\nwarning: the spec has one arm, so nothing is compared: add another arm\n")
+
+
 def test_submit_warns_as_a_dry_run_does(spec, path):
     """A run that is queued at once would do without the words otherwise."""
     checks = [{"arm": "a", "spec_sha256": "aa" * 32, "check": {"warnings": ["both"]}},
