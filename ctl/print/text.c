@@ -209,6 +209,16 @@ void text_running(const struct term *t, const json_t *status)
 	text_progress(t, json_object_get(running, "progress"));
 }
 
+void text_stopping(const struct term *t, const json_t *reply, const char *otherwise)
+{
+	if (format_int(reply, "running", 0) <= 0)
+		return;
+	members_print(t->file, reply, "run {running} ");
+	fputs(json_is_true(json_object_get(reply, "stopping")) ? "is being stopped" : otherwise,
+		t->file);
+	members_print(t->file, reply, "; wait for its end with: gpt2ctl wait {running}\n");
+}
+
 /* ---- plans, warnings ---- */
 
 void text_plan(const json_t *plan, char *out, size_t out_bytes)

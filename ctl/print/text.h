@@ -42,6 +42,11 @@ void text_queue(const struct term *t, const json_t *status, size_t rows);
 void text_running(const struct term *t, const json_t *status);
 /* Lines with a bar for a progress object of protocol.h; nothing for null. */
 void text_progress(const struct term *t, const json_t *progress);
+/*
+ * Of a reply that has "running", the ID of the run in progress or null, and "stopping": the run,
+ * what happens to it unless it is being stopped, and how to wait for it.
+ */
+void text_stopping(const struct term *t, const json_t *reply, const char *otherwise);
 
 /* "8 buckets of 1,048,576 el (4.19 MB)" of an engine's plan, or "-". */
 void text_plan(const json_t *plan, char *out, size_t out_bytes);

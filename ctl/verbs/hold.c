@@ -44,21 +44,10 @@ static const struct option_row warm_options[] = {
 
 /* ---- the replies ---- */
 
-static void print_run(const struct term *t, const json_t *reply, const char *goes_on)
-{
-	const long long running = format_int(reply, "running", 0);
-
-	if (running > 0)
-		fprintf(t->file, "run %lld %s; wait for its end with: gpt2ctl wait %lld\n", running,
-			json_is_true(json_object_get(reply, "stopping")) ? "is being stopped"
-									 : goes_on,
-			running);
-}
-
 static void print_drained(struct output *o, const json_t *reply)
 {
 	text_hold(&o->out, "drained", json_object_get(reply, "drained"));
-	print_run(&o->out, reply, "continues");
+	text_stopping(&o->out, reply, "continues");
 	members_print(o->out.file, reply, "{queued} queued; start them with: gpt2ctl resume\n");
 }
 
@@ -76,7 +65,7 @@ static void print_released(struct output *o, const json_t *reply)
 	char engine[32];
 
 	text_hold(&o->out, "released", json_object_get(reply, "released"));
-	print_run(&o->out, reply, "ends first, then the engines end");
+	text_stopping(&o->out, reply, "ends first, then the engines end");
 	format_string(reply, "engine", "", engine, sizeof(engine));
 	if (format_int(reply, "running", 0) <= 0)
 		fprintf(o->out.file, "the engines %s\n",

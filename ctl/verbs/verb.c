@@ -76,21 +76,6 @@ int verb_fail(struct ctl *ctl, struct ctl_error *e)
 	return exit;
 }
 
-int verb_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
-	void (*text)(struct output *o, const json_t *reply))
-{
-	struct ctl_error e = {0};
-	json_t *reply;
-
-	if (client_ask(&ctl->link, method, params, &reply, &e) != 0)
-		return verb_fail(ctl, &e);
-	output_print(&ctl->output, method, reply, text);
-	if (changes)
-		output_confirm(&ctl->output, method);
-	json_decref(reply);
-	return CTL_OK;
-}
-
 int verb_worse(int a, int b)
 {
 	static const int order[] = {CTL_OK, CTL_CANCELLED, CTL_GATE_FAILED, CTL_RUN_FAILED,

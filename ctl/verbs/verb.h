@@ -55,13 +55,6 @@ int verb_parse_time(const char *option, const char *text, int64_t *seconds, stru
 json_t *verb_error_json(const struct ctl_error *e);
 /* Print e, release it, and return its exit status. */
 int verb_fail(struct ctl *ctl, struct ctl_error *e);
-/*
- * A whole verb that sends one request: the reply is printed by text, or with --json as an object of
- * that kind (the method). changes: the request changes something (output_confirm). Takes params.
- * The exit status.
- */
-int verb_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
-	void (*text)(struct output *o, const json_t *reply));
 /* The exit status of the two that says more about the cause. */
 int verb_worse(int a, int b);
 /* Asks on the terminal: whether the answer is "y" or "yes". A signal or the end of input is no. */
