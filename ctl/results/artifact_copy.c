@@ -30,7 +30,7 @@ struct copy {
 	bool force;
 	int64_t done, total; /* bytes, of all files */
 	int64_t start_ns;
-	unsigned char *piece;
+	char *piece;
 	struct ctl_error *e;
 };
 
@@ -228,25 +228,36 @@ static enum outcome check_marker(struct item *item)
 
 /* ---- pieces ---- */
 
-static int take_piece(struct item *item, const json_t *reply)
+int artifact_copy_read(struct client *c, int64_t run, const char *path, int64_t offset,
+	int64_t bytes, char **out, size_t *n, struct ctl_error *e)
 {
-	const json_t *data = json_object_get(reply, "data");
-	const size_t length = json_string_length(data);
-	size_t n = 0;
+	json_t *reply;
+	const json_t *data;
+	char *piece;
+	size_t got = 0;
+	int exit = client_request(c, METHOD_ARTIFACT_READ,
+		json_pack("{s:I, s:s, s:I, s:I}", "id", (json_int_t)run, "path", path, "offset",
+			(json_int_t)offset, "bytes", (json_int_t)bytes),
+		CLIENT_CHECK_S, &reply, e);
 
-	if (!json_is_string(data) || length > base64_length(PROTOCOL_ARTIFACT_PIECE) ||
-		base64_decode(json_string_value(data), length, item->copy->piece, &n) < 0 ||
-		(int64_t)n > item->bytes - item->have) {
-		ctl_error_set(item->copy->e, CTL_TRANSPORT, "%.200s: gpt2d sent an invalid piece",
-			item->path);
-		item->broken = true;
-		return -EPROTO;
+	if (exit)
+		return exit;
+	data = json_object_get(reply, "data");
+	piece = memory_zeroed(1, json_string_length(data) + 1);
+	if (!json_is_string(data) ||
+		base64_decode(json_string_value(data), json_string_length(data),
+			(unsigned char *)piece, &got) < 0 ||
+		(int64_t)got > bytes)
+		exit = ctl_error_set(e, CTL_TRANSPORT, "%.200s: gpt2d sent an invalid piece", path);
+	json_decref(reply);
+	if (exit) {
+		free(piece);
+		return exit;
 	}
-	if (n == 0) {
-		fail(item, FAILED, "the file became shorter while it was copied");
-		return -ENODATA;
-	}
-	return (int)n;
+	piece[got] = '\0';
+	*out = piece;
+	*n = got;
+	return 0;
 }
 
 static int end_of(struct item *item)
@@ -266,34 +277,31 @@ static int next_piece(struct artifact_source *source, const char **bytes, size_t
 	struct item *item = (struct item *)source;
 	struct copy *k = item->copy;
 	const int64_t left = item->bytes - item->have;
-	json_t *reply;
-	int rc;
+	int exit;
 
 	*n = 0;
 	if (left == 0)
 		return end_of(item);
-	rc = client_request(k->client, METHOD_ARTIFACT_READ,
-		json_pack("{s:I, s:s, s:I, s:I}", "id", (json_int_t)k->run, "path", item->path,
-			"offset", (json_int_t)item->have, "bytes",
-			(json_int_t)(left < PROTOCOL_ARTIFACT_PIECE ? left
-								    : PROTOCOL_ARTIFACT_PIECE)),
-		CLIENT_CHECK_S, &reply, k->e);
-	item->broken = rc != 0 && rc != CTL_NO_SUCH_RUN && rc != CTL_USAGE;
-	if (rc && !item->broken) {
+	free(k->piece);
+	k->piece = NULL;
+	exit = artifact_copy_read(k->client, k->run, item->path, item->have,
+		left < PROTOCOL_ARTIFACT_PIECE ? left : PROTOCOL_ARTIFACT_PIECE, &k->piece, n,
+		k->e);
+	item->broken = exit && exit != CTL_NO_SUCH_RUN && exit != CTL_USAGE;
+	if (exit && !item->broken) {
 		fail(item, FAILED, "%.200s", k->e->message);
 		ctl_error_clear(k->e);
 	}
-	if (rc)
+	if (exit)
 		return -EIO;
-	rc = take_piece(item, reply);
-	json_decref(reply);
-	if (rc < 0)
-		return rc;
-	digest_add(item->digest, k->piece, (size_t)rc);
-	*bytes = (const char *)k->piece;
-	*n = (size_t)rc;
-	item->have += rc;
-	k->done += rc;
+	if (*n == 0) {
+		fail(item, FAILED, "the file became shorter while it was copied");
+		return -ENODATA;
+	}
+	digest_add(item->digest, k->piece, *n);
+	*bytes = k->piece;
+	item->have += (int64_t)*n;
+	k->done += (int64_t)*n;
 	show_progress(k, item->path);
 	return 0;
 }
@@ -349,16 +357,6 @@ static enum outcome copy_item(struct item *item)
 	return outcome;
 }
 
-/* ENOENT may also mean that the file system, such as /proc, does not support new directories. */
-static bool parent_is_there(const char *dir)
-{
-	char *copy = memory_text(dir);
-	const bool there = access(dirname(copy), F_OK) == 0;
-
-	free(copy);
-	return there;
-}
-
 static int make_dir(const char *dir, struct ctl_error *e)
 {
 	const char *why = NULL;
@@ -367,8 +365,7 @@ static int make_dir(const char *dir, struct ctl_error *e)
 	if (mkdir(dir, 0777) == 0)
 		return 0;
 	if (errno == ENOENT)
-		why = parent_is_there(dir) ? "cannot create a directory there"
-					   : "parent directory does not exist";
+		why = "parent directory does not exist";
 	else if (errno != EEXIST)
 		why = strerror(errno);
 	else if (stat(dir, &st) < 0)
@@ -434,7 +431,6 @@ int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool fo
 		return e->exit;
 	json_array_foreach(k.files, i, file)
 		k.total += format_int(file, "bytes", 0);
-	k.piece = memory_zeroed(1, PROTOCOL_ARTIFACT_PIECE + 3);
 	if (bar)
 		progress_init(&progress, bar);
 	for (int turn = 0; turn <= LAST_TURN && goes_on; turn++)

@@ -23,4 +23,11 @@
 int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool force,
 	const struct term *bar, bool *incomplete, struct ctl_error *e);
 
+/*
+ * At most bytes, up to PROTOCOL_ARTIFACT_PIECE, of a run's file from offset: 0 with *out (the
+ * caller's, a NUL follows the *n bytes), or an exit status with e.
+ */
+int artifact_copy_read(struct client *c, int64_t run, const char *path, int64_t offset,
+	int64_t bytes, char **out, size_t *n, struct ctl_error *e);
+
 #endif

@@ -1,5 +1,6 @@
 /* gpt2ctl artifacts: the files of a run, and copies of them. */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/results/artifact_copy.h"
@@ -8,7 +9,7 @@
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
-#include "proto/base64.h"
+#include "proto/host/memory.h"
 #include "proto/text.h"
 
 static const struct option_row options[] = {
@@ -144,12 +145,6 @@ static void print_artifacts(struct output *o, const json_t *result)
 
 enum { MARKER_BYTES = 16 << 10 }; /* gpt2d refuses longer ones too */
 
-struct marker {
-	const char *path;
-	size_t folder; /* characters of path before the name */
-	char text[MARKER_BYTES + 4];
-};
-
 static const char *path_of(const json_t *file)
 {
 	const char *path = json_string_value(json_object_get(file, "path"));
@@ -176,54 +171,39 @@ static bool names(const char *text, const char *key, const char *value)
 	return *at == ' ' || *at == '\n';
 }
 
-/* The marker's text, "" if it is not valid; *there: gpt2d still has it. */
-static int read_marker(struct client *c, json_int_t run, int64_t bytes, struct marker *m,
-	bool *there, struct ctl_error *e)
+/* The marker's text, the caller's; NULL: gpt2d does not have it any more. "": it is not valid. */
+static int read_marker(
+	struct client *c, int64_t run, const json_t *file, char **text, struct ctl_error *e)
 {
-	const json_t *data;
-	json_t *reply;
-	size_t n = 0;
+	const int64_t bytes = format_int(file, "bytes", 0);
+	size_t n;
 	int exit;
 
-	m->text[0] = '\0';
-	*there = true;
-	if (bytes < 1 || bytes > MARKER_BYTES)
-		return 0;
-	exit = client_request(c, METHOD_ARTIFACT_READ,
-		json_pack("{s:I, s:s, s:I, s:I}", "id", run, "path", m->path, "offset",
-			(json_int_t)0, "bytes", (json_int_t)bytes),
-		CLIENT_CHECK_S, &reply, e);
-	if (exit == CTL_NO_SUCH_RUN || exit == CTL_USAGE) {
-		ctl_error_clear(e);
-		*there = false;
+	*text = NULL;
+	if (bytes < 1 || bytes > MARKER_BYTES) {
+		*text = memory_text("");
 		return 0;
 	}
-	if (exit)
+	exit = artifact_copy_read(c, run, path_of(file), 0, bytes, text, &n, e);
+	if (exit != CTL_NO_SUCH_RUN && exit != CTL_USAGE)
 		return exit;
-	data = json_object_get(reply, "data");
-	if (!json_is_string(data) || json_string_length(data) > base64_length(MARKER_BYTES) ||
-		base64_decode(json_string_value(data), json_string_length(data),
-			(unsigned char *)m->text, &n) < 0)
-		exit = ctl_error_set(
-			e, CTL_TRANSPORT, "%.200s: gpt2d sent an invalid piece", m->path);
-	m->text[exit ? 0 : n] = '\0';
-	json_decref(reply);
-	return exit;
+	ctl_error_clear(e);
+	return 0;
 }
 
 /* Whether the file with this name beside the marker has another hash. */
-static bool check_file(
-	const json_t *by_path, const struct marker *m, const char *name, const char *key)
+static bool check_file(const json_t *by_path, const char *marker, const char *text,
+	const char *name, const char *key)
 {
+	const int folder = (int)(strlen(marker) - strlen(ARTIFACT_COMPLETE));
 	char path[PATH_MAX];
 	const char *sha256;
 	json_t *file;
 
-	if (snprintf(path, sizeof(path), "%.*s%s", (int)m->folder, m->path, name) >= PATH_MAX)
-		return false;
+	snprintf(path, sizeof(path), "%.*s%s", folder, marker, name);
 	file = json_object_get(by_path, path);
 	sha256 = json_string_value(json_object_get(file, "sha256"));
-	if (sha256 == NULL || names(m->text, key, sha256))
+	if (sha256 == NULL || names(text, key, sha256))
 		return false;
 	json_object_set_new(
 		file, "altered", json_string("its hash is not the one in " ARTIFACT_COMPLETE));
@@ -252,9 +232,9 @@ static bool check_size(json_t *file)
 static int check_files(struct client *c, json_t *result, bool *altered, struct ctl_error *e)
 {
 	json_t *files = json_object_get(result, "files"), *by_path = json_object(), *file;
-	const json_int_t run = format_int(result, "id", 0);
-	struct marker m;
-	bool there, found = false;
+	const int64_t run = format_int(result, "id", 0);
+	char *text;
+	bool found = false;
 	int exit = 0;
 	size_t i;
 
@@ -263,20 +243,19 @@ static int check_files(struct client *c, json_t *result, bool *altered, struct c
 		found |= json_object_get(file, "altered") != NULL;
 	}
 	json_array_foreach(files, i, file) {
-		m.path = path_of(file);
-		if (!is_marker(m.path) || !json_is_string(json_object_get(file, "sha256")) ||
+		const char *path = path_of(file);
+
+		if (!is_marker(path) || !json_is_string(json_object_get(file, "sha256")) ||
 			json_object_get(file, "altered") != NULL)
 			continue;
-		if (strlen(m.path) >= PATH_MAX)
-			continue;
-		m.folder = strlen(m.path) - strlen(ARTIFACT_COMPLETE);
-		exit = read_marker(c, run, format_int(file, "bytes", 0), &m, &there, e);
+		exit = read_marker(c, run, file, &text, e);
 		if (exit)
 			break;
-		if (!there)
+		if (!text)
 			continue;
-		found |= check_file(by_path, &m, ARTIFACT_METRICS, " metrics_sha256=");
-		found |= check_file(by_path, &m, ARTIFACT_SPEC, " spec_sha256=");
+		found |= check_file(by_path, path, text, ARTIFACT_METRICS, " metrics_sha256=");
+		found |= check_file(by_path, path, text, ARTIFACT_SPEC, " spec_sha256=");
+		free(text);
 	}
 	json_array_foreach(files, i, file)
 		found |= check_size(file);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/print/page.h"
+#include "ctl/results/artifact_copy.h"
 #include "ctl/results/comparison_table.h"
 #include "ctl/results/comparison_text.h"
 #include "ctl/print/ranks.h"
@@ -12,9 +13,7 @@
 #include "ctl/verbs/show.h"
 #include "ctl/verbs/verb.h"
 #include "proto/artifact.h"
-#include "proto/base64.h"
 #include "proto/experiment/comparison.h"
-#include "proto/host/memory.h"
 #include "proto/rpc.h"
 #include "proto/spec/spec.h"
 #include "proto/spec/spec_table.h"
@@ -91,30 +90,23 @@ static json_t *read_metrics(struct ctl *ctl, const json_t *run, const json_t *se
 	const char *all = json_string_value(json_object_get(run, "dir"));
 	const char *own = json_string_value(json_object_get(segment, "dir"));
 	const size_t n = all ? strlen(all) : 0;
-	json_t *reply = NULL, *metrics = NULL;
+	json_t *metrics = NULL;
+	struct client *c = NULL;
 	struct ctl_error e = {0};
-	const char *data;
-	unsigned char *text;
-	char path[256];
+	char path[256], *text = NULL;
+	size_t bytes;
 
 	if (!own || n == 0 || strncmp(own, all, n) != 0)
 		return NULL;
 	snprintf(path, sizeof(path), "%.200s%s" ARTIFACT_METRICS, own[n] == '/' ? own + n + 1 : "",
 		own[n] == '/' ? "/" : "");
-	if (client_ask(&ctl->link, METHOD_ARTIFACT_READ,
-		    json_pack("{s:O, s:s}", "id", json_object_get(run, "id"), "path", path), &reply,
-		    &e) == 0 &&
-		(data = json_string_value(json_object_get(reply, "data"))) != NULL) {
-		const size_t bytes = strlen(data);
-		size_t used = 0;
-
-		text = memory_zeroed(1, bytes + 1);
-		if (base64_decode(data, bytes, text, &used) == 0)
-			metrics = json_loadb((const char *)text, used, 0, NULL);
-		free(text);
-	}
+	if (client_open(&ctl->link, &c, &e) == 0 &&
+		artifact_copy_read(c, format_int(run, "id", 0), path, 0, PROTOCOL_ARTIFACT_PIECE,
+			&text, &bytes, &e) == 0)
+		metrics = json_loadb(text, bytes, 0, NULL);
 	ctl_error_clear(&e);
-	json_decref(reply);
+	client_close(c);
+	free(text);
 	return metrics;
 }
 
