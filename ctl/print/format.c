@@ -110,15 +110,6 @@ int format_percent(double fraction)
 	return fraction < 1.0 ? (int)(fraction * 100.0) : 100;
 }
 
-char *format_change(double ratio, char out[FORMAT_BYTES])
-{
-	if (!isfinite(ratio))
-		snprintf(out, FORMAT_BYTES, "-");
-	else
-		snprintf(out, FORMAT_BYTES, "%+.2f%%", (ratio - 1.0) * 100.0);
-	return out;
-}
-
 char *format_loss(double loss, char out[FORMAT_BYTES])
 {
 	const double size = fabs(loss);
@@ -127,6 +118,45 @@ char *format_loss(double loss, char out[FORMAT_BYTES])
 		snprintf(out, FORMAT_BYTES, "-");
 	else
 		snprintf(out, FORMAT_BYTES, size >= 0.1 && size < 1e6 ? "%.4f" : "%.4g", loss);
+	return out;
+}
+
+char *format_p(double p, char out[FORMAT_BYTES])
+{
+	char digits[FORMAT_BYTES];
+
+	if (!isfinite(p)) {
+		snprintf(out, FORMAT_BYTES, "-");
+	} else if (p < 0.0001) {
+		snprintf(out, FORMAT_BYTES, "<.0001");
+	} else {
+		snprintf(digits, sizeof(digits), "%.4f", p);
+		snprintf(out, FORMAT_BYTES, "%s", digits + (p < 0.99995));
+	}
+	return out;
+}
+
+/* Avoids "-0.00". */
+static double rounded(double percent)
+{
+	return fabs(percent) < 0.005 ? 0.0 : percent;
+}
+
+char *format_signed(double percent, char out[FORMAT_BYTES])
+{
+	if (isfinite(percent))
+		snprintf(out, FORMAT_BYTES, "%+.2f%%", rounded(percent));
+	else
+		snprintf(out, FORMAT_BYTES, "-");
+	return out;
+}
+
+char *format_interval(double low, double high, char out[FORMAT_BYTES])
+{
+	if (isfinite(low) && isfinite(high))
+		snprintf(out, FORMAT_BYTES, "[%+.2f, %+.2f]", rounded(low), rounded(high));
+	else
+		snprintf(out, FORMAT_BYTES, "no interval");
 	return out;
 }
 

@@ -23,8 +23,12 @@ char *format_duration(double seconds, char out[FORMAT_BYTES]);
 char *format_time(const char *iso, char out[FORMAT_BYTES]);
 /* 37 of 0.378; always 0 to 100 */
 int format_percent(double fraction);
-/* "+4.5%" of a ratio 1.045 */
-char *format_change(double ratio, char out[FORMAT_BYTES]);
+/* "+4.49%" of a percentage */
+char *format_signed(double percent, char out[FORMAT_BYTES]);
+/* "[+4.34, +4.65]" of percentages */
+char *format_interval(double low, double high, char out[FORMAT_BYTES]);
+/* ".0078" of a probability */
+char *format_p(double p, char out[FORMAT_BYTES]);
 /* "4.2978"; four significant digits if it is small or large */
 char *format_loss(double loss, char out[FORMAT_BYTES]);
 

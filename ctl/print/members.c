@@ -20,7 +20,18 @@ static const json_t *find(const json_t *object, const char *key)
 	return json_object_get(object, key);
 }
 
-/* A number in one of the formats of format.h. */
+static char *format_ns(double ns, char out[FORMAT_BYTES])
+{
+	return format_duration(ns * 1e-9, out);
+}
+
+static char *format_share(double fraction, char out[FORMAT_BYTES])
+{
+	snprintf(out, FORMAT_BYTES, "%.1f%%", 100.0 * fraction);
+	return out;
+}
+
+/* A number in one of the formats. */
 static bool format_number(const json_t *value, const char *as, char out[FORMAT_BYTES])
 {
 	static const struct {
@@ -32,9 +43,18 @@ static bool format_number(const json_t *value, const char *as, char out[FORMAT_B
 		{"count", NULL, format_count},
 		{"si", format_si, NULL},
 		{"duration", format_duration, NULL},
+		{"ns", format_ns, NULL},
+		{"signed", format_signed, NULL},
+		{"p", format_p, NULL},
+		{"share", format_share, NULL},
 		{"loss", format_loss, NULL},
 	};
 
+	if (*as == '.' || as[strspn(as, "0123456789")] == 'g') {
+		snprintf(out, FORMAT_BYTES, *as == '.' ? "%.*f" : "%.*g", atoi(as + (*as == '.')),
+			json_number_value(value));
+		return true;
+	}
 	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
 		if (strcmp(formats[i].as, as) != 0)
 			continue;

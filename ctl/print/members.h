@@ -4,8 +4,10 @@
  *   {KEY}     stands for the member, a text or a whole number, without control characters. KEY may
  *             be dotted: {run.id}. Without such a member it is "?"
  *   {KEY|-}   the same with "-" instead of "?", and {KEY|} with nothing
- *   {KEY:AS}  the member as size (bytes), count, si, duration, loss or time (format.h); as s: the
- *             plural's "s", unless it is 1; as a number N: its first N bytes
+ *   {KEY:AS}  a text as time (format.h), or as a number N: its first N bytes. A number as size
+ *             (bytes), count, si, duration, ns (a duration), loss, signed or p (format.h); as
+ *             share: a fraction in percent; as .N: with N decimals; as Ng: N digits; as s: the
+ *             plural's "s", unless it is 1
  *   [...]     nothing if one of the members in it is absent or ""
  *
  * gpt2d is not trusted to send a member, nor its type.

@@ -1,8 +1,10 @@
 #include "ctl/print/page.h"
 
-#include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "ctl/print/members.h"
 
 enum { PAGE_COLUMNS = 80, PAGE_GAP = 3, PAGE_INDENT = 2 };
 
@@ -52,6 +54,14 @@ void page_part(struct page *p, const char *format, ...)
 	p->fresh = false;
 }
 
+void page_members(struct page *p, const json_t *object, const char *format)
+{
+	char *text = members_text(object, format);
+
+	page_part(p, "%s", text);
+	free(text);
+}
+
 void page_indent(struct page *p)
 {
 	fprintf(p->term->file, "%*s", PAGE_INDENT, "");
@@ -64,43 +74,4 @@ void page_end(struct page *p)
 	if (p->column > 0)
 		fputc('\n', p->term->file);
 	p->column = 0;
-}
-
-char *page_p(double p, char out[FORMAT_BYTES])
-{
-	char digits[FORMAT_BYTES];
-
-	if (!isfinite(p)) {
-		snprintf(out, FORMAT_BYTES, "-");
-	} else if (p < 0.0001) {
-		snprintf(out, FORMAT_BYTES, "<.0001");
-	} else {
-		snprintf(digits, sizeof(digits), "%.4f", p);
-		snprintf(out, FORMAT_BYTES, "%s", digits + (p < 0.99995));
-	}
-	return out;
-}
-
-/* Avoids "-0.00". */
-static double rounded(double percent)
-{
-	return fabs(percent) < 0.005 ? 0.0 : percent;
-}
-
-char *page_percent(double percent, char out[FORMAT_BYTES])
-{
-	if (isfinite(percent))
-		snprintf(out, FORMAT_BYTES, "%+.2f%%", rounded(percent));
-	else
-		snprintf(out, FORMAT_BYTES, "-");
-	return out;
-}
-
-char *page_interval(double low, double high, char out[FORMAT_BYTES])
-{
-	if (isfinite(low) && isfinite(high))
-		snprintf(out, FORMAT_BYTES, "[%+.2f, %+.2f]", rounded(low), rounded(high));
-	else
-		snprintf(out, FORMAT_BYTES, "no interval");
-	return out;
 }

@@ -5,6 +5,7 @@
 #ifndef GPT2D_CTL_PRINT_PAGE_H
 #define GPT2D_CTL_PRINT_PAGE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,14 +20,9 @@ struct page {
 };
 /* The first part of a line starts at the left edge; three blanks separate parts. */
 void page_part(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A part from a template of members.h. */
+void page_members(struct page *p, const json_t *object, const char *format);
 void page_indent(struct page *p); /* starts a line, which has no part yet */
 void page_end(struct page *p);    /* ends the line; prints nothing if the line has no part */
-
-/* ".0078" of a probability */
-char *page_p(double p, char out[FORMAT_BYTES]);
-/* "+4.49%" of a percentage */
-char *page_percent(double percent, char out[FORMAT_BYTES]);
-/* "[+4.34, +4.65]" of percentages */
-char *page_interval(double low, double high, char out[FORMAT_BYTES]);
 
 #endif

@@ -330,11 +330,8 @@ void ranks_print_slow(const struct term *t, const json_t *slow)
 
 	if (!json_is_object(slow))
 		return;
-	fprintf(t->file, "slow rank: the others wait for rank %lld, %s work in a step",
-		(long long)format_int(slow, "rank", 0),
-		format_change(format_real(slow, "work_ratio"), change));
-	if (of > 1)
-		fprintf(t->file, ", in %lld of %lld segments",
-			(long long)format_int(slow, "segments", 0), (long long)of);
-	fputc('\n', t->file);
+	members_print(t->file, slow, "slow rank: the others wait for rank {rank}, ");
+	fprintf(t->file, "%s work in a step",
+		format_signed(100.0 * (format_real(slow, "work_ratio") - 1.0), change));
+	members_print(t->file, slow, of > 1 ? ", in {segments} of {of} segments\n" : "\n");
 }

@@ -21,7 +21,7 @@ void table_finish(struct table *t)
 	*t = (struct table){0};
 }
 
-void table_column(struct table *t, const char *header, bool right)
+static void add_column(struct table *t, const char *header, bool right)
 {
 	if (t->n_columns == TABLE_COLUMNS_MAX)
 		return;
@@ -39,7 +39,7 @@ void table_columns(struct table *t, const char *names)
 
 		n = strcspn(names, "\t");
 		name = memory_printed("%.*s", (int)(n - right), names + right);
-		table_column(t, name, right);
+		add_column(t, name, right);
 		free(name);
 		names += n + 1;
 	} while (names[-1]);

@@ -22,9 +22,7 @@ struct table {
 void table_init(struct table *t);
 void table_finish(struct table *t);
 
-/* Before the first cell. header "": no header. */
-void table_column(struct table *t, const char *header, bool right);
-/* Several: names between tabs; ">NAME" is right-aligned. */
+/* Before the first cell: names between tabs; ">NAME" is right-aligned; "" has no header. */
 void table_columns(struct table *t, const char *names);
 void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,5 @@
 #include "ctl/print/text.h"
 
-#include <math.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,10 +160,7 @@ void text_progress(const struct term *t, const json_t *progress)
 	const double total = (double)segments * (double)steps;
 	const double fraction =
 		total > 0.0 ? ((double)(segment - 1) * (double)steps + (double)step) / total : 0.0;
-	const double loss = format_real(progress, "loss");
-	const double rate = format_real(progress, "tokens_per_sec");
-	const double eta = format_real(progress, "eta_s");
-	char bar[128], text[FORMAT_BYTES], arm[80];
+	char bar[128];
 
 	if (!json_is_object(progress))
 		return;
@@ -175,16 +171,10 @@ void text_progress(const struct term *t, const json_t *progress)
 			term_colour(t, TERM_PLAIN));
 	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
 	if (segments > 1)
-		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment, (long long)segments,
-			format_string(progress, "arm", "", arm, sizeof(arm)));
-	fprintf(t->file, "\n        step %lld/%lld", (long long)step, (long long)steps);
-	if (isfinite(loss))
-		fprintf(t->file, "  loss %.4f", loss);
-	if (isfinite(rate))
-		fprintf(t->file, "  %s tok/s", format_si(rate, text));
-	if (isfinite(eta))
-		fprintf(t->file, "  %s left", format_duration(eta, text));
-	fputc('\n', t->file);
+		members_print(t->file, progress, "  segment {segment|1}/{segments|1} {arm|}");
+	members_print(t->file, progress,
+		"\n        step {step|0}/{steps|0}[  loss {loss:.4}][  {tokens_per_sec:si} tok/s]"
+		"[  {eta_s:duration} left]\n");
 }
 
 void text_running(const struct term *t, const json_t *status)

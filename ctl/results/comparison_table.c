@@ -153,7 +153,7 @@ static void print_conditions(struct page *p, const json_t *comparison)
 		page_part(p,
 			"A control, the baseline run once more in each block, differed from it by "
 			"%s.",
-			page_percent(format_real(control, "throughput_percent"), percent));
+			format_signed(format_real(control, "throughput_percent"), percent));
 	page_end(p);
 	json_array_foreach(json_object_get(comparison, "arms"), i, row) {
 		if (json_is_true(json_object_get(row, "failed")))

@@ -1,8 +1,10 @@
 #include "ctl/results/comparison_text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/page.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
@@ -132,14 +134,11 @@ static void print_voids(const struct term *t, const json_t *comparison)
 {
 	struct page p = {.term = t};
 	const json_t *block;
-	char why[160];
 	size_t i;
 
 	json_array_foreach(json_object_get(comparison, "blocks"), i, block) {
 		if (json_is_string(json_object_get(block, "void")))
-			page_part(&p, "block %lld void: %s",
-				(long long)format_int(block, "block", 0),
-				format_string(block, "void", "", why, sizeof(why)));
+			page_members(&p, block, "block {block} void: {void}");
 	}
 	page_end(&p);
 }
@@ -165,14 +164,12 @@ static void print_design(const struct term *t, const json_t *comparison)
 	const double half_width = format_real(design, "half_width");
 	struct page p = {.term = t};
 
-	page_part(&p,
-		"blocks %lld of %lld (random order%s, seed %lld), %lld steps a segment, "
-		"first %lld dropped",
-		(long long)format_int(design, "kept", 0),
-		(long long)format_int(design, "repetitions", 0),
-		json_is_true(json_object_get(design, "mirrored")) ? ", mirrored" : "",
-		(long long)format_int(design, "seed", 0), (long long)format_int(design, "steps", 0),
-		(long long)format_int(design, "warmup_steps", 0));
+	page_members(&p, design,
+		json_is_true(json_object_get(design, "mirrored"))
+			? "blocks {kept} of {repetitions} (random order, mirrored, seed {seed}), "
+			  "{steps} steps a segment, first {warmup_steps} dropped"
+			: "blocks {kept} of {repetitions} (random order, seed {seed}), {steps} "
+			  "steps a segment, first {warmup_steps} dropped");
 	if (isfinite(half_width))
 		page_part(&p, "stops when an interval's half-width is %g%%", 100.0 * half_width);
 	page_end(&p);
@@ -180,23 +177,44 @@ static void print_design(const struct term *t, const json_t *comparison)
 
 /* ---- figures of all arms ---- */
 
-static void print_times(const struct term *t, const json_t *comparison)
-{
-	char name[80], median[FORMAT_BYTES], p95[FORMAT_BYTES], rate[FORMAT_BYTES];
-	struct page p = {.term = t};
-	const json_t *arm;
-	size_t i;
+/* A line with a text for each shown arm that has the figure. */
+struct figure {
+	const char *label, *key;
+	double least;       /* smaller figures are left out */
+	const char *unless; /* left out if the arm has this figure; NULL: none */
+	const char *text;   /* a template of members.h */
+	bool all;           /* if an arm has the figure, arms without it are listed too */
+};
 
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		if (comparison_text_hidden(comparison, arm) || format_int(arm, "segments", 0) == 0)
-			continue;
-		page_part(&p, "%s %s tok/s, median %s, p95 %s", name_of(arm, name),
-			format_si(format_real(arm, "tok_s"), rate),
-			format_duration(format_real(arm, "median_ns") * 1e-9, median),
-			format_duration(format_real(arm, "p95_ns") * 1e-9, p95));
-	}
-	page_end(&p);
-}
+static const struct figure times = {
+	.key = "tok_s", .text = "{tok_s:si} tok/s, median {median_ns:ns|-}, p95 {p95_ns:ns|-}"};
+
+/* After the comparisons. */
+static const struct figure figures[] = {
+	{.label = "GPU: ",
+		.key = "sm_clock_mhz",
+		.text = "SM clock {sm_clock_mhz:.0} MHz, {power_w:.0|-} W, {temperature_c:.0|-} C"
+			"[, {j_per_mtok:.0} J/Mtok]"},
+	{.label = "energy: ",
+		.key = "j_per_mtok",
+		.unless = "sm_clock_mhz",
+		.text = "{j_per_mtok:.0} J/Mtok"},
+	{.label = "exposed communication ",
+		.key = "exposed_comm_mean_s",
+		.text = "{exposed_comm_mean_s:duration}"
+			"[ (waiting {exposed_wait_mean_s:duration})]"},
+	{.label = "time to the target loss ",
+		.key = "time_to_loss_s",
+		.text = "{time_to_loss_s:duration|not reached in every segment}",
+		.all = true},
+	{.label = "MFU ", .key = "mfu", .text = "{mfu:share}"},
+	{.label = "peak memory ", .key = "peak_device_bytes", .text = "{peak_device_bytes:size}"},
+	/* which of their steps count */
+	{.label = "checkpoints written ",
+		.key = "checkpoints",
+		.least = 1,
+		.text = "{checkpoints} (steps left out: {steps_saving|0})"},
+};
 
 /* A figure of a shown arm. */
 static bool any_has(const json_t *comparison, const char *key)
@@ -211,95 +229,24 @@ static bool any_has(const json_t *comparison, const char *key)
 	return false;
 }
 
-/* Only arms that have the figure; unit follows it. */
-static void print_figures(const struct term *t, const json_t *comparison, const char *label,
-	const char *key, double scale, const char *format)
+static void print_figure(
+	const struct term *t, const json_t *comparison, const struct figure *figure)
 {
+	const bool all = figure->all && any_has(comparison, figure->key);
 	struct page p = {.term = t};
 	const json_t *arm;
-	char name[80], value[40];
+	char name[80], *text;
 	size_t i;
 
 	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		const double figure = format_real(arm, key) * scale;
-
-		if (comparison_text_hidden(comparison, arm) || !isfinite(figure))
-			continue;
-		snprintf(value, sizeof(value), format[0] == '0' ? "%.0f%s" : "%.1f%s", figure,
-			format + 1);
-		page_part(&p, "%s%s %s", p.column == 0 ? label : "", name_of(arm, name), value);
-	}
-	page_end(&p);
-}
-
-/* An arm that does not reach the loss must be listed too. */
-static void print_time_to_loss(const struct term *t, const json_t *comparison)
-{
-	struct page p = {.term = t};
-	const json_t *arm;
-	char name[80], time[FORMAT_BYTES];
-	size_t i;
-
-	if (!any_has(comparison, "time_to_loss_s"))
-		return;
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		const double seconds = format_real(arm, "time_to_loss_s");
-
-		if (!comparison_text_hidden(comparison, arm))
-			page_part(&p, "%s%s %s", p.column == 0 ? "time to the target loss " : "",
-				name_of(arm, name),
-				isfinite(seconds) ? format_duration(seconds, time)
-						  : "not reached in every segment");
-	}
-	page_end(&p);
-}
-
-static void print_gpu(const struct term *t, const json_t *comparison)
-{
-	struct page p = {.term = t};
-	const json_t *arm;
-	char name[80], energy[40];
-	size_t i;
-
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		const double clock = format_real(arm, "sm_clock_mhz"),
-			     joules = format_real(arm, "j_per_mtok");
-
 		if (comparison_text_hidden(comparison, arm) ||
-			(!isfinite(clock) && !isfinite(joules)))
+			(figure->unless && isfinite(format_real(arm, figure->unless))) ||
+			(!all && !(format_real(arm, figure->key) >= figure->least)))
 			continue;
-		snprintf(energy, sizeof(energy), "%s%.0f J/Mtok", isfinite(clock) ? ", " : "",
-			joules);
-		if (isfinite(clock))
-			page_part(&p, "%s%s SM clock %.0f MHz, %.0f W, %.0f C%s",
-				p.column == 0 ? "GPU: " : "", name_of(arm, name), clock,
-				format_real(arm, "power_w"), format_real(arm, "temperature_c"),
-				isfinite(joules) ? energy : "");
-		else
-			page_part(&p, "%s%s %s", p.column == 0 ? "energy: " : "",
-				name_of(arm, name), energy);
-	}
-	page_end(&p);
-}
-
-static void print_communication(const struct term *t, const json_t *comparison)
-{
-	char name[80], exposed[FORMAT_BYTES], wait[FORMAT_BYTES];
-	struct page p = {.term = t};
-	const json_t *arm;
-	size_t i;
-
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		const double seconds = format_real(arm, "exposed_comm_mean_s");
-		const double waiting = format_real(arm, "exposed_wait_mean_s");
-
-		if (comparison_text_hidden(comparison, arm) || !isfinite(seconds))
-			continue;
-		format_duration(waiting, wait);
-		page_part(&p, "%s%s %s%s%s%s", p.column == 0 ? "exposed communication " : "",
-			name_of(arm, name), format_duration(seconds, exposed),
-			isfinite(waiting) ? " (waiting " : "", isfinite(waiting) ? wait : "",
-			isfinite(waiting) ? ")" : "");
+		text = members_text(arm, figure->text);
+		page_part(&p, "%s%s %s", p.column == 0 && figure->label ? figure->label : "",
+			name_of(arm, name), text);
+		free(text);
 	}
 	page_end(&p);
 }
@@ -319,25 +266,6 @@ static void print_validation(const struct term *t, const json_t *comparison)
 		if (!comparison_text_hidden(comparison, arm) && isfinite(last))
 			page_part(&p, "%s%s %s", p.column == 0 ? "validation loss " : "",
 				name_of(arm, name), format_loss(last, loss));
-	}
-	page_end(&p);
-}
-
-/* Arms that wrote checkpoints: which of their steps count. */
-static void print_checkpoints(const struct term *t, const json_t *comparison)
-{
-	struct page p = {.term = t};
-	const json_t *arm;
-	char name[80];
-	size_t i;
-
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		const int64_t n = format_int(arm, "checkpoints", 0);
-
-		if (n > 0)
-			page_part(&p, "%s%s %lld (steps left out: %lld)",
-				p.column == 0 ? "checkpoints written " : "", name_of(arm, name),
-				(long long)n, (long long)format_int(arm, "steps_saving", 0));
 	}
 	page_end(&p);
 }
@@ -395,28 +323,25 @@ static void print_scope(const struct term *t, const json_t *comparison)
 
 static void print_headline(const struct term *t, const json_t *comparison, const json_t *row)
 {
-	char name[80], base[80], interval[FORMAT_BYTES], p_text[FORMAT_BYTES];
-	char differ[160], percent[FORMAT_BYTES];
+	char name[80], base[80], interval[FORMAT_BYTES], percent[FORMAT_BYTES];
 	struct page p = {.term = t};
 
 	format_string(comparison, "baseline", "", base, sizeof(base));
 	fputs(term_colour(t, TERM_BOLD), t->file);
 	page_part(&p, "throughput %s/%s %s", name_of(row, name), base,
-		page_percent(format_real(row, "throughput_percent"), percent));
+		format_signed(format_real(row, "throughput_percent"), percent));
 	fputs(term_colour(t, TERM_PLAIN), t->file);
 	if (json_is_number(json_object_get(row, "throughput_low_percent")))
 		page_part(&p, "%d%% %s", comparison_text_confidence(comparison),
-			page_interval(format_real(row, "throughput_low_percent"),
+			format_interval(format_real(row, "throughput_low_percent"),
 				format_real(row, "throughput_high_percent"), interval));
-	if (json_is_string(json_object_get(row, "steps_differ")))
-		page_part(&p, "steps differ: %s",
-			format_string(row, "steps_differ", "", differ, sizeof(differ)));
-	else
-		page_part(&p, "step time %s",
-			page_percent(format_real(row, "step_time_percent"), percent));
-	page_part(&p, "p %s", page_p(format_real(row, "p"), p_text));
+	page_members(&p, row,
+		json_is_string(json_object_get(row, "steps_differ"))
+			? "steps differ: {steps_differ}"
+			: "step time {step_time_percent:signed|-}");
+	page_members(&p, row, "p {p:p|-}");
 	if (count_shown(comparison) > 1)
-		page_part(&p, "adjusted %s", page_p(format_real(row, "p_holm"), p_text));
+		page_members(&p, row, "adjusted {p_holm:p|-}");
 	page_end(&p);
 }
 
@@ -426,21 +351,17 @@ static void print_checks(const struct term *t, const json_t *comparison, const j
 	const json_t *drift = json_object_get(comparison, "drift");
 	const double detectable = format_real(row, "detectable_percent");
 	const bool enough = format_int(row, "blocks", 0) >= VERDICT_INTERVAL_BLOCKS;
-	char own[FORMAT_BYTES], base[FORMAT_BYTES], percent[FORMAT_BYTES];
+	char percent[FORMAT_BYTES];
 	struct page p = {.term = t};
 
-	page_part(&p, "total time %s, %s",
-		format_duration(json_number_value(in(row, "seconds", "baseline")), base),
-		format_duration(json_number_value(in(row, "seconds", "arm")), own));
-	page_part(&p, "stalled segments %lld, %lld",
-		(long long)json_integer_value(in(row, "stalls", "baseline")),
-		(long long)json_integer_value(in(row, "stalls", "arm")));
+	page_members(&p, row, "total time {seconds.baseline:duration|-}, {seconds.arm:duration|-}");
+	page_members(&p, row, "stalled segments {stalls.baseline|0}, {stalls.arm|0}");
 	if (isfinite(detectable))
 		page_part(&p, detectable < 10.0 ? "detectable %.2f%%" : "detectable %.0f%%",
 			detectable);
 	if (json_is_object(control))
 		page_part(&p, "A/A %s%s",
-			page_percent(format_real(control, "throughput_percent"), percent),
+			format_signed(format_real(control, "throughput_percent"), percent),
 			!json_is_true(json_object_get(control, "ok")) ? " suspect"
 				: enough                              ? " ok"
 								      : "");
@@ -465,12 +386,10 @@ static void print_work(const struct term *t, const json_t *comparison, const jso
 	const int64_t skipped =
 		format_int(own, "steps_skipped", 0) + format_int(base, "steps_skipped", 0);
 	struct page p = {.term = t};
-	char why[240];
 
 	if (!json_is_true(in(row, "work", "equal"))) {
 		fputs(term_colour(t, TERM_YELLOW), t->file);
-		page_part(&p, "unequal work: %s",
-			format_string(json_object_get(row, "work"), "why", "", why, sizeof(why)));
+		page_members(&p, row, "unequal work: {work.why|}");
 		fputs(term_colour(t, TERM_PLAIN), t->file);
 		page_end(&p);
 		return;
@@ -509,7 +428,8 @@ static void print_causes(const struct term *t, const json_t *comparison, const j
 			format_duration(fabs(step), of_step), step > 0.0 ? "less" : "more",
 			format_duration(fabs(exposed), of_comm), exposed > 0.0 ? "less" : "more");
 	if (isfinite(energy))
-		page_part(&p, "energy per token %s", page_percent(100.0 * (energy - 1.0), percent));
+		page_part(
+			&p, "energy per token %s", format_signed(100.0 * (energy - 1.0), percent));
 	page_end(&p);
 }
 
@@ -673,31 +593,23 @@ static void print_verdict(const struct term *t, const json_t *comparison, const 
 
 static void print_verdicts(const struct term *t, const json_t *comparison)
 {
-	char name[80], verdict[32], p_text[FORMAT_BYTES], interval[FORMAT_BYTES], header[40],
-		percent[FORMAT_BYTES];
+	char interval[FORMAT_BYTES], columns[80];
 	struct table table;
 	const json_t *row;
 	size_t i;
 
-	snprintf(header, sizeof(header), "%d%%", comparison_text_confidence(comparison));
+	snprintf(columns, sizeof(columns), "ARM\t>THROUGHPUT\t%d%%\t>P (HOLM)\tVERDICT",
+		comparison_text_confidence(comparison));
 	table_init(&table);
-	table_column(&table, "ARM", false);
-	table_column(&table, "THROUGHPUT", true);
-	table_column(&table, header, false);
-	table_column(&table, "P (HOLM)", true);
-	table_column(&table, "VERDICT", false);
+	table_columns(&table, columns);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
 		if (comparison_text_hidden(comparison, row))
 			continue;
-		table_cell(&table, "%s", name_of(row, name));
+		members_cells(&table, row, "{arm|}\t{throughput_percent:signed|-}");
 		table_cell(&table, "%s",
-			page_percent(format_real(row, "throughput_percent"), percent));
-		table_cell(&table, "%s",
-			page_interval(format_real(row, "throughput_low_percent"),
+			format_interval(format_real(row, "throughput_low_percent"),
 				format_real(row, "throughput_high_percent"), interval));
-		table_cell(&table, "%s", page_p(format_real(row, "p_holm"), p_text));
-		table_cell(
-			&table, "%s", format_string(row, "verdict", "", verdict, sizeof(verdict)));
+		members_cells(&table, row, "{p_holm:p|-}\t{verdict|}");
 	}
 	table_print(&table, t, "");
 	table_finish(&table);
@@ -721,17 +633,14 @@ static void print_row(const struct term *t, const json_t *comparison, const json
 
 void comparison_text_print(struct output *o, const json_t *comparison)
 {
-	const json_t *run = json_object_get(comparison, "run"), *row;
 	const struct term *t = &o->out;
-	const int64_t used = format_int(comparison, "segments_used", 0);
 	const size_t shown = count_shown(comparison);
-	char name[80], state[32];
+	const json_t *row;
 	size_t i;
 
-	fprintf(t->file, "run %lld %s (%s), %lld segment%s\n", (long long)format_int(run, "id", 0),
-		format_string(run, "name", "", name, sizeof(name)),
-		format_string(run, "state", "?", state, sizeof(state)), (long long)used,
-		used == 1 ? "" : "s");
+	members_print(t->file, comparison,
+		"run {run.id} {run.name|} ({run.state}), {segments_used} "
+		"segment{segments_used:s}\n");
 	print_failure(t, comparison);
 	if (shown > 1)
 		print_verdicts(t, comparison);
@@ -741,7 +650,7 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 	print_voids(t, comparison);
 	if (shown > 0)
 		print_short(t, comparison);
-	print_times(t, comparison);
+	print_figure(t, comparison, &times);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
 		if (shown > 1 && !comparison_text_hidden(comparison, row))
 			fputc('\n', t->file);
@@ -752,13 +661,9 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 	}
 	if (shown > 1)
 		fputc('\n', t->file);
-	print_gpu(t, comparison);
-	print_communication(t, comparison);
-	print_time_to_loss(t, comparison);
-	print_figures(t, comparison, "MFU ", "mfu", 100.0, "1%");
-	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
+	for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+		print_figure(t, comparison, &figures[i]);
 	print_validation(t, comparison);
-	print_checkpoints(t, comparison);
 	ranks_print_slow(t, json_object_get(comparison, "slow_rank"));
 	print_scope(t, comparison);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {

@@ -313,51 +313,40 @@ static double rate_of(const json_t *comparison)
 
 static void print_pair(struct output *o, const json_t *pair)
 {
-	const json_t *runs = json_object_get(pair, "runs"), *comparison, *difference;
-	const struct term *t = &o->out;
-	char name[80], key[160], own[80], base[80], rate[FORMAT_BYTES], median[FORMAT_BYTES],
-		p95[FORMAT_BYTES], exposed[FORMAT_BYTES], percent[FORMAT_BYTES];
-	struct page p = {.term = t};
+	const json_t *comparison, *difference;
+	struct page p = {.term = &o->out};
 	size_t i;
 
-	json_array_foreach(runs, i, comparison) {
-		const json_t *run = json_object_get(comparison, "run");
-		const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
+	json_array_foreach(json_object_get(pair, "runs"), i, comparison) {
+		json_t *arms = json_object_get(comparison, "arms");
+		json_t *both = json_pack("{s:O?, s:O?}", "run", json_object_get(comparison, "run"),
+			"arm", json_array_get(arms, 0));
 
-		format_string(arm, "arm", "", own, sizeof(own));
-		page_part(&p, "run %lld %s%s%s: %s tok/s", (long long)format_int(run, "id", 0),
-			format_string(run, "name", "", name, sizeof(name)),
-			json_array_size(json_object_get(comparison, "arms")) > 1 ? ", arm " : "",
-			json_array_size(json_object_get(comparison, "arms")) > 1 ? own : "",
-			format_si(format_real(arm, "tok_s"), rate));
-		page_part(&p, "median %s, p95 %s",
-			format_duration(format_real(arm, "median_ns") * 1e-9, median),
-			format_duration(format_real(arm, "p95_ns") * 1e-9, p95));
-		page_part(&p, "exposed communication %s",
-			format_duration(format_real(arm, "exposed_comm_mean_s"), exposed));
+		page_members(&p, both,
+			json_array_size(arms) > 1
+				? "run {run.id} {run.name|}, arm {arm.arm|}: {arm.tok_s:si|-} tok/s"
+				: "run {run.id} {run.name|}: {arm.tok_s:si|-} tok/s");
+		page_members(&p, both, "median {arm.median_ns:ns|-}, p95 {arm.p95_ns:ns|-}");
+		page_members(
+			&p, both, "exposed communication {arm.exposed_comm_mean_s:duration|-}");
 		page_end(&p);
+		json_decref(both);
 	}
 	json_array_foreach(json_object_get(pair, "differs"), i, difference) {
-		page_part(&p, "%s: %s, %s", format_string(difference, "key", "", key, sizeof(key)),
-			format_string(difference, "baseline", "-", base, sizeof(base)),
-			format_string(difference, "value", "-", own, sizeof(own)));
+		page_members(&p, difference, "{key|}: {baseline|-}, {value|-}");
 		page_end(&p);
 	}
-	page_part(&p, "throughput of the second over the first %s",
-		page_percent(format_real(pair, "throughput_percent"), percent));
+	page_members(
+		&p, pair, "throughput of the second over the first {throughput_percent:signed|-}");
 	page_end(&p);
 	page_part(&p, "one run each: no verdict");
 	page_end(&p);
-	if (json_is_true(json_object_get(pair, "trains_differently"))) {
-		page_part(&p,
-			"the runs did not train the same: the change of throughput does not "
-			"show which one is faster");
-		page_end(&p);
-		return;
-	}
-	page_part(&p,
-		"the runs trained at different times; for a verdict submit one spec with both "
-		"as its arms");
+	page_part(&p, "%s",
+		json_is_true(json_object_get(pair, "trains_differently"))
+			? "the runs did not train the same: the change of throughput does not "
+			  "show which one is faster"
+			: "the runs trained at different times; for a verdict submit one spec with "
+			  "both as its arms");
 	page_end(&p);
 }
 

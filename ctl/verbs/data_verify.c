@@ -5,7 +5,7 @@
 #include "ctl/data/token_reader.h"
 #include "ctl/data/vocabulary.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
@@ -127,17 +127,11 @@ static json_t *result_of(const struct verification *v)
 
 static void print_verified(struct output *o, const json_t *result)
 {
-	char path[4096], format[16], tokens[FORMAT_BYTES], sha256[80];
-
-	fprintf(o->out.file, "%s: ok, %s tokens, %s, largest ID %lld%s\nsha256 %s\n",
-		format_string(result, "path", "?", path, sizeof(path)),
-		format_count(format_int(result, "tokens", 0), tokens),
-		format_string(result, "format", "?", format, sizeof(format)),
-		(long long)format_int(result, "largest_token", -1),
-		json_array_size(json_object_get(result, "inputs")) > 0
-			? ", equal to the tokens of the inputs"
-			: "",
-		format_string(result, "sha256", "?", sha256, sizeof(sha256)));
+	members_print(o->out.file, result,
+		"{path}: ok, {tokens:count} tokens, {format}, largest ID {largest_token}");
+	if (json_array_size(json_object_get(result, "inputs")) > 0)
+		fputs(", equal to the tokens of the inputs", o->out.file);
+	members_print(o->out.file, result, "\nsha256 {sha256}\n");
 }
 
 static int run(struct ctl *ctl, const struct options *args)

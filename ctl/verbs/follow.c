@@ -41,8 +41,8 @@ static void add_arm(struct page *p, const json_t *row)
 	const bool has_interval = isfinite(low) && isfinite(high);
 
 	page_part(p, "%s %s %s %s", format_string(row, "arm", "", arm, sizeof(arm)),
-		page_percent(format_real(row, "throughput_percent"), change),
-		has_interval ? page_interval(low, high, interval) : "",
+		format_signed(format_real(row, "throughput_percent"), change),
+		has_interval ? format_interval(low, high, interval) : "",
 		format_string(row, "verdict", "", verdict, sizeof(verdict)));
 }
 

@@ -1,10 +1,10 @@
 /* gpt2ctl generate: continue a text with the weights of a run's last checkpoint. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl/data/tokenizer.h"
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
@@ -162,18 +162,11 @@ static void print_generated(struct output *o, const json_t *reply)
 
 static void print_speed(struct output *o, const json_t *reply)
 {
-	const double token_s = format_real(reply, "token_s");
-	char first[FORMAT_BYTES], each[FORMAT_BYTES], load[FORMAT_BYTES], rate[FORMAT_BYTES];
-
-	fprintf(o->err.file,
-		"step %lld, %zu tokens: %s tokens/s, the first after %s%s%s; weights read in %s\n",
-		(long long)format_int(reply, "step", 0),
-		json_array_size(json_object_get(reply, "tokens")),
-		format_si(format_real(reply, "tokens_per_sec"), rate),
-		format_duration(format_real(reply, "first_token_s"), first),
-		isfinite(token_s) ? ", then each in " : "",
-		isfinite(token_s) ? format_duration(token_s, each) : "",
-		format_duration(format_real(reply, "load_s"), load));
+	members_print(o->err.file, reply, "step {step}, ");
+	fprintf(o->err.file, "%zu tokens: ", json_array_size(json_object_get(reply, "tokens")));
+	members_print(o->err.file, reply,
+		"{tokens_per_sec:si|-} tokens/s, the first after {first_token_s:duration|-}[, then "
+		"each in {token_s:duration}]; weights read in {load_s:duration|-}\n");
 }
 
 static int ask(struct generating *g, struct client *c, int64_t id, json_t **reply)

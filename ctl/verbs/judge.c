@@ -181,13 +181,8 @@ static json_t *judge_json(const struct side sides[2], const struct options *args
 
 static void print_side(struct page *p, const json_t *side)
 {
-	char name[80];
-
-	page_part(p, "%s %lld runs, median %.6g",
-		format_string(side, "name", "", name, sizeof(name)),
-		(long long)format_int(side, "runs", 0), format_real(side, "median"));
-	page_part(p, "mean %.6g, from %.6g to %.6g", format_real(side, "mean"),
-		format_real(side, "min"), format_real(side, "max"));
+	page_members(p, side, "{name|} {runs} runs, median {median:6g}");
+	page_members(p, side, "mean {mean:6g}, from {min:6g} to {max:6g}");
 	page_end(p);
 }
 
@@ -196,34 +191,31 @@ static void print_judge(struct output *o, const json_t *reply)
 	const json_t *sides = json_object_get(reply, "sides");
 	struct page p = {.term = &o->out};
 	const int64_t needed = format_int(reply, "blocks_needed", 0);
-	char a[80], b[80], text[240], percent[FORMAT_BYTES], verdict[32], reason[40];
+	char a[80], b[80], text[FORMAT_BYTES], verdict[32], reason[40];
 
 	print_side(&p, json_array_get(sides, 0));
 	print_side(&p, json_array_get(sides, 1));
 	page_part(&p, "throughput %s/%s %s",
 		format_string(json_array_get(sides, 1), "name", "", b, sizeof(b)),
 		format_string(json_array_get(sides, 0), "name", "", a, sizeof(a)),
-		page_percent(format_real(reply, "throughput_percent"), percent));
+		format_signed(format_real(reply, "throughput_percent"), text));
 	if (json_is_number(json_object_get(reply, "throughput_low_percent")))
 		page_part(&p, "95%% %s",
-			page_interval(format_real(reply, "throughput_low_percent"),
+			format_interval(format_real(reply, "throughput_low_percent"),
 				format_real(reply, "throughput_high_percent"), text));
-	page_part(&p, "time %s", page_percent(format_real(reply, "step_time_percent"), percent));
-	page_part(&p, "p %s", page_p(format_real(reply, "p"), percent));
+	page_members(&p, reply, "time {step_time_percent:signed|-}");
+	page_members(&p, reply, "p {p:p|-}");
 	page_end(&p);
-	format_string(reply, "refusal", "", text, sizeof(text));
-	format_string(reply, "verdict", "", verdict, sizeof(verdict));
-	if (*text) {
-		page_part(&p, "no verdict: %s", text);
-	} else {
-		page_part(&p, "verdict: %s", verdict);
-		if (strcmp(verdict, "AMBIGUOUS") == 0 || strcmp(verdict, "SAME") == 0)
-			page_part(&p, "(%s)",
-				format_string(reply, "reason_text", "", text, sizeof(text)));
-	}
-	page_end(&p);
-	if (*format_string(reply, "refusal", "", text, sizeof(text)))
+	if (json_is_string(json_object_get(reply, "refusal"))) {
+		page_members(&p, reply, "no verdict: {refusal}");
+		page_end(&p);
 		return;
+	}
+	page_members(&p, reply, "verdict: {verdict|}");
+	format_string(reply, "verdict", "", verdict, sizeof(verdict));
+	if (strcmp(verdict, "AMBIGUOUS") == 0 || strcmp(verdict, "SAME") == 0)
+		page_members(&p, reply, "({reason_text|})");
+	page_end(&p);
 	if (needed > 0)
 		page_part(&p, "to settle it: about %lld pairs", (long long)needed);
 	else if (strcmp(format_string(reply, "reason", "", reason, sizeof(reason)), "unsettled") ==

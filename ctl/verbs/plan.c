@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl/print/members.h"
 #include "ctl/print/page.h"
-#include "ctl/print/table.h"
 #include "ctl/verbs/submit.h"
 #include "proto/rpc.h"
 #include "proto/stats/scaling.h"
@@ -271,21 +271,18 @@ static void print_rows(const struct term *term, const json_t *rows)
 {
 	struct table t;
 	const json_t *row;
-	char count[FORMAT_BYTES];
 	size_t i;
 
 	table_init(&t);
 	table_columns(&t, ">BUCKET\t>BUCKETS\t>COMM ms\t>EXPOSED ms\t>STEP ms");
 	json_array_foreach(rows, i, row) {
-		table_cell(&t, "%s%s",
-			json_is_true(json_object_get(row, "of_spec")) ? "spec: " : "",
-			format_count(format_int(row, "bucket_size", 0), count));
-		table_cell(&t, "%lld", (long long)format_int(row, "reduce_buckets", 0));
-		table_cell(&t, "%.2f", format_real(row, "communication_ms"));
-		table_cell(&t, "%.2f (%.2f to %.2f)", format_real(row, "exposed_ms"),
-			format_real(row, "exposed_low_ms"), format_real(row, "exposed_high_ms"));
-		table_cell(&t, "%.2f (%.2f to %.2f)", format_real(row, "step_ms"),
-			format_real(row, "step_low_ms"), format_real(row, "step_high_ms"));
+		members_cells(&t, row,
+			json_is_true(json_object_get(row, "of_spec")) ? "spec: {bucket_size:count}"
+								      : "{bucket_size:count}");
+		members_cells(&t, row,
+			"{reduce_buckets}\t{communication_ms:.2}\t"
+			"{exposed_ms:.2} ({exposed_low_ms:.2} to {exposed_high_ms:.2})\t"
+			"{step_ms:.2} ({step_low_ms:.2} to {step_high_ms:.2})");
 	}
 	table_print(&t, term, "");
 	table_finish(&t);
@@ -293,30 +290,26 @@ static void print_rows(const struct term *term, const json_t *rows)
 
 static void print_plan(struct output *o, const json_t *plan)
 {
-	const bool estimated = json_is_true(json_object_get(plan, "compute_estimated"));
-	const json_t *network = json_object_get(plan, "network"), *text;
-	const json_t *within = json_object_get(network, "within");
-	const json_t *between = json_object_get(network, "between");
-	const int64_t nodes = format_int(plan, "nodes", 0);
-	char count[FORMAT_BYTES];
-	const int64_t per_node = format_int(plan, "ranks_per_node", 0);
 	struct page p = {.term = &o->out};
 	FILE *out = o->out.file;
+	const json_t *text;
 	size_t i;
 
-	fprintf(out, "predicted, not measured: %lld node%s of %lld GPU%s, %s parameters\n",
-		(long long)nodes, nodes == 1 ? "" : "s", (long long)per_node,
-		per_node == 1 ? "" : "s",
-		format_si((double)format_int(plan, "parameters", 0), count));
-	fprintf(out, "computation %.2f ms%s, AdamW on one GPU %.2f ms\n",
-		format_real(plan, "compute_ms"), estimated ? " +-15% (estimated)" : " +-3% (given)",
-		format_real(plan, "optimizer_ms"));
-	fprintf(out, "network: within a node %g us, %g GB/s; between nodes %g us, %g GB/s\n\n",
-		format_real(within, "alpha_us"), format_real(within, "gb_s"),
-		format_real(between, "alpha_us"), format_real(between, "gb_s"));
+	members_print(out, plan,
+		"predicted, not measured: {nodes} node{nodes:s} of {ranks_per_node} "
+		"GPU{ranks_per_node:s}, {parameters:si} parameters\n"
+		"computation {compute_ms:.2} ms");
+	fputs(json_is_true(json_object_get(plan, "compute_estimated")) ? " +-15% (estimated)"
+								       : " +-3% (given)",
+		out);
+	members_print(out, plan,
+		", AdamW on one GPU {optimizer_ms:.2} ms\n"
+		"network: within a node {network.within.alpha_us:6g} us, "
+		"{network.within.gb_s:6g} GB/s; between nodes {network.between.alpha_us:6g} us, "
+		"{network.between.gb_s:6g} GB/s\n\n");
 	print_rows(&o->out, json_object_get(plan, "rows"));
-	fprintf(out, "\nleast step time: buckets of %s elements\nassumptions:\n",
-		format_count(format_int(plan, "fastest", 0), count));
+	members_print(out, plan,
+		"\nleast step time: buckets of {fastest:count} elements\nassumptions:\n");
 	json_array_foreach(json_object_get(plan, "assumptions"), i, text) {
 		page_part(&p, "- %s", json_string_value(text));
 		page_end(&p);

@@ -241,7 +241,6 @@ static void print_head(const struct view *v, const struct term *t)
 	const json_t *daemon = json_object_get(v->status, "daemon");
 	const json_t *host = json_object_get(v->status, "host");
 	const json_t *store = json_object_get(v->status, "store");
-	const double load_1m = format_real(host, "load_1m");
 	const bool limited = format_int(host, "memory_limit_bytes", INT64_MAX) <
 		format_int(host, "memory_bytes", 0);
 	char load[32];
@@ -252,8 +251,7 @@ static void print_head(const struct view *v, const struct term *t)
 	members_print(t->file, daemon, " {state}, up {uptime_s:duration|-}, ");
 	fprintf(t->file, "cpu %s", ranks_load(daemon, load, sizeof(load)));
 	members_print(t->file, daemon, ", {rss_bytes:size|-}, clients {clients}\n");
-	members_print(t->file, host, "host    {processors|0} processors, ");
-	fprintf(t->file, "load %.2f", isfinite(load_1m) ? load_1m : 0.0);
+	members_print(t->file, host, "host    {processors|0} processors, load {load_1m:.2|0.00}");
 	members_print(t->file, host,
 		limited ? ", {memory_available_bytes:size|-} of {memory_bytes:size|-} free, limit "
 			  "{memory_limit_bytes:size|-}\n"

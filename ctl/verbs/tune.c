@@ -299,7 +299,7 @@ static void add_round(struct tune *u, const json_t *comparison, size_t tried, in
 			u->best, "throughput_percent", rpc_real(percent)));
 	if (u->ctl->output.json)
 		return;
-	page_part(&p, "best %s %s", u->best ? u->best : "-", page_percent(percent, text));
+	page_part(&p, "best %s %s", u->best ? u->best : "-", format_signed(percent, text));
 	page_part(&p, "%zu left", json_object_size(u->arms));
 	page_end(&p);
 }

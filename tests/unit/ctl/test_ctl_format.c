@@ -61,10 +61,13 @@ static void test_change(void **state)
 {
 	char out[FORMAT_BYTES];
 
-	/* +19.5% throughput is -16.3% step time */
-	assert_string_equal(format_change(1.195, out), "+19.50%");
-	assert_string_equal(format_change(1 / 1.195, out), "-16.32%");
-	assert_string_equal(format_change((double)NAN, out), "-");
+	assert_string_equal(format_signed(19.5, out), "+19.50%");
+	assert_string_equal(format_signed(-0.001, out), "+0.00%");
+	assert_string_equal(format_signed((double)NAN, out), "-");
+	assert_string_equal(format_interval(-1.234, 5, out), "[-1.23, +5.00]");
+	assert_string_equal(format_p(0.0078, out), ".0078");
+	assert_string_equal(format_p(1, out), "1.0000");
+	assert_string_equal(format_p(1e-9, out), "<.0001");
 	assert_string_equal(format_loss(4.29776, out), "4.2978");
 	assert_string_equal(format_loss(10.8249, out), "10.8249");
 	assert_string_equal(format_loss(0.00012345678, out), "0.0001235");
@@ -142,12 +145,14 @@ static void test_members(void **state)
 		{"{of.bytes:size}, {of.bytes:count}", "1.50 kB, 1,500"},
 		{"{of.seconds:duration}, {of.state:duration|-}", "2m03s, -"},
 		{"{at:time}, {hash:4}, {name:size}", "2026-01-31 12:00:03Z, 0123, a?b"},
+		{"{of.seconds:.2}, {of.seconds:ns}, {of.half:share}", "123.00, 0.12 us, 50.0%"},
+		{"{of.half:signed} {of.half:p} {of.none:signed|-}", "+0.50% .5000 -"},
 		{"{id} run{id:s}, {one} run{one:s}", "7 runs, 1 run"},
 		{"a[, {name}][, {state}][, {one} of {empty}]z", "a, a?bz"},
 	};
-	json_t *object = json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:n, s:{s:i, s:f}}", "id", 7,
-		"name", "a\033b", "one", 1, "empty", "", "at", "2026-01-31T12:00:03.123Z", "hash",
-		"0123456789", "state", "of", "bytes", 1500, "seconds", 123.0);
+	json_t *object = json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:n, s:{s:i, s:f, s:f}}", "id",
+		7, "name", "a\033b", "one", 1, "empty", "", "at", "2026-01-31T12:00:03.123Z",
+		"hash", "0123456789", "state", "of", "bytes", 1500, "seconds", 123.0, "half", 0.5);
 
 	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
 		char *text = members_text(object, golden[i][0]);
