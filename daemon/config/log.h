@@ -12,7 +12,7 @@
 
 #include "proto/log_level.h"
 
-enum { LOG_HELD_BYTES = 256 * 1024 };
+enum { LOG_HELD_BYTES = 4 << 20 }; /* 16 engines may print ENGINE_OUTPUT_BURST_BYTES at once */
 
 /*
  * to: a file, appended to; "stderr"; "journal", which keeps time and level itself; or NULL: the

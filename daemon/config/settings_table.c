@@ -112,7 +112,7 @@ const struct settings_row settings_rows[] = {
 			".Xr systemd 1 .\n"
 			"gpt2d refuses a FIFO or a socket.\n"
 			"gpt2d does not wait for a stopped terminal, a pipe without a reader, or\n"
-			"a disk that does not answer: it keeps up to 256 KiB of lines, drops\n"
+			"a disk that does not answer: it keeps up to 4 MiB of lines, drops\n"
 			"further lines, and logs how many.\n"},
 	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
 		.words = {"debug", "info", "warning", "error"}, .reload = true,

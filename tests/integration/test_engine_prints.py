@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from helpers import FAKE_ENGINE, PATIENCE_S, spec, wait_for
+from helpers import FAKE_ENGINE, PATIENCE_S, figure, spec, wait_for
 
 BURST, PER_S = 256 * 1024, 16 * 1024  # bytes, as gpt2d(8) has them
 LEFT_OUT = re.compile(r"^\S+ warning rank 0 \(pid \d+\): (\d+) lines \(([\d.]+ \w+)\) of what it prints left out$", re.M)
@@ -57,6 +57,19 @@ time.sleep(3600)
         size = d.log.stat().st_size
         assert BURST // 4 < size < 2 * BURST + 2 * PER_S * (time.monotonic() - began)
         assert {size.split()[1] for _, size in LEFT_OUT.findall(d.said())} & {"kB", "MB"}
+
+
+def test_many_at_once(daemon, engine):
+    """Each process prints nearly as much as it may at once: gpt2d logs every line."""
+    ranks, lines = 8, 1500
+    path = engine(f"""
+for i in range({lines}):
+    out(b"%04d" % i + b"x" * 80 + b"\\n")
+""")
+    with daemon(ranks=ranks, engine=path) as d, d.client() as c:
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "the engines")
+        wait_for(lambda: len(re.findall(r"warning rank \d printed: \d{4}x{80}$", d.said(), re.M)) == ranks * lines, "all lines")
+        assert figure(c, "gpt2d_log_lines_lost_total") == 0
 
 
 def test_it_follows_the_log(daemon, engine, tmp_path):

@@ -31,12 +31,16 @@ def reported(text):
 
 
 def fill(c):
-    """Until lines are lost; how many were said."""
-    n = 0
-    while not lost(c):
+    """Until lines are lost; how many ids were said. Most lines are longer ones."""
+    n, full = 0, False
+    while not full:
         assert n < 100000, "nothing is lost"
+        full = lost(c) > 0
         talk(c, range(1000 + n, 1100 + n))
         n += 100
+        for asked in [c.ask("submit", spec={"k" * 250: 1}) for _ in range(0 if full else 1000)]:
+            with pytest.raises(RpcError):
+                c.reply(asked)
     return n
 
 
