@@ -25,7 +25,6 @@
 #include "proto/state_files.h"
 
 enum {
-	TURN_NAMES = 256, /* removed in one job of the worker, before another job gets its turn */
 	PERIOD_S = 60,
 	SOON_S = 1,
 	ENDED_MAX = 32, /* after this many ended runs retention does not wait for idle engines */
@@ -249,30 +248,28 @@ static void delete_rows(struct batch *b)
 		end_batch(b);
 }
 
-/* In the worker: removes one run, or a part of it. */
+/* In the worker: removes the files of one run. */
 static int remove_files(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
 	struct item *item = &b->item[b->at];
 	const char *state_dir = b->pruner->options.state_dir;
-	int rc = 0;
+	int rc;
 
-	if (item->outcome == WAITING) {
-		if (item->begun && !b->forget && !trash_finds(state_dir, &item->run)) {
-			item->outcome = MISSING;
-			return 0;
-		}
-		item->bytes = trash_bytes(state_dir, &item->run);
-		if (b->dry) {
-			item->outcome = REMOVED;
-			return 0;
-		}
-		rc = trash_move(state_dir, &item->run);
-		if (rc == 0)
-			item->outcome = MOVED;
+	if (item->begun && !b->forget && !trash_finds(state_dir, &item->run)) {
+		item->outcome = MISSING;
+		return 0;
 	}
-	if (rc == 0)
-		rc = trash_empty(state_dir, &item->run, TURN_NAMES);
+	item->bytes = trash_bytes(state_dir, &item->run);
+	if (b->dry) {
+		item->outcome = REMOVED;
+		return 0;
+	}
+	rc = trash_move(state_dir, &item->run);
+	if (rc == 0) {
+		item->outcome = MOVED;
+		rc = trash_empty(state_dir, &item->run);
+	}
 	if (rc == 0)
 		item->outcome = EMPTIED;
 	return rc;
@@ -284,21 +281,19 @@ static void on_files_removed(struct worker_job *job, int rc)
 	struct item *item = &b->item[b->at];
 	char why[PATH_MAX];
 
-	if (rc < 0 && rc != -EAGAIN && rc != -ECANCELED) {
+	if (rc == -ECANCELED) { /* gpt2d ends */
+		delete_rows(b);
+		return;
+	}
+	if (rc < 0) {
 		snprintf(why, sizeof(why), "%.600s/%s/%lld-%s: cannot be removed: %s",
 			b->pruner->options.state_dir,
 			item->outcome == MOVED ? STATE_TRASH : STATE_RUNS, (long long)item->run.id,
 			item->run.name, strerror(-rc));
 		keep_stuck(item, why);
 	}
-	if (rc == -EAGAIN) {
-		worker_add(b->pruner->options.worker, job);
-	} else if (rc == -ECANCELED) { /* gpt2d ends */
-		delete_rows(b);
-	} else {
-		b->at++;
-		advance(b);
-	}
+	b->at++;
+	advance(b);
 }
 
 /* Passes the next run to the worker, or all rows to the store. */
@@ -579,16 +574,14 @@ static struct pruner *pruner_of(struct worker_job *leftover)
 
 static int empty_leftover(struct worker_job *job)
 {
-	return trash_empty_all(pruner_of(job)->options.state_dir, TURN_NAMES);
+	return trash_empty_all(pruner_of(job)->options.state_dir);
 }
 
 static void on_leftover_emptied(struct worker_job *job, int rc)
 {
 	const struct pruner *p = pruner_of(job);
 
-	if (rc == -EAGAIN)
-		worker_add(p->options.worker, job);
-	else if (rc < 0 && rc != -ECANCELED)
+	if (rc < 0 && rc != -ECANCELED)
 		log_write(
 			LOG_WARNING, "%s/" STATE_TRASH ": %s", p->options.state_dir, strerror(-rc));
 }

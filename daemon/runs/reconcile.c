@@ -48,7 +48,7 @@ static int remove_row(int64_t id, void *arg)
 	if (rc == 0)
 		rc = record_delete_now(o->store, id);
 	/* on a full disk, removed files free space for the database */
-	if (rc < 0 && trash_empty(o->state_dir, &was, INT64_MAX) == 0)
+	if (rc < 0 && trash_empty(o->state_dir, &was) == 0)
 		rc = record_delete_now(o->store, id);
 	if (rc == 0)
 		log_write(LOG_INFO, "run %lld: its removal is finished", (long long)id);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -14,26 +15,11 @@
 
 #include "proto/artifact.h"
 #include "proto/checkpoint.h"
+#include "proto/host/file.h"
+#include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 
 enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
-
-/* A folder below at, as a stream; NULL with errno. */
-static DIR *open_dir(int at, const char *name)
-{
-	int fd = openat(at, name, DIR_FLAGS), error;
-	DIR *stream;
-
-	if (fd < 0)
-		return NULL;
-	stream = fdopendir(fd);
-	if (stream == NULL) {
-		error = errno;
-		close(fd);
-		errno = error;
-	}
-	return stream;
-}
 
 /* The error of opening a folder: -ELOOP if it is a link, -ENOTDIR if it is a file. */
 static int place_error(const char *dir, int rc)
@@ -45,9 +31,12 @@ static int place_error(const char *dir, int rc)
 	return rc;
 }
 
-static bool is_dots(const char *name)
+/* Walks dir and all below it, and follows no links; NULL with errno. */
+static FTS *walk(const char *dir)
 {
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+	char *const paths[] = {(char *)(uintptr_t)dir, NULL};
+
+	return fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 }
 
 /* ---- list ---- */
@@ -64,45 +53,22 @@ static int add_file(struct run_files *f, const char *path, int64_t bytes)
 	return 0;
 }
 
-static int list_below(struct run_files *f, int at, const char *name, const char *prefix,
-	const char *skip, int depth);
-
-static int list_entry(struct run_files *f, int at, const char *name, const char *prefix, int depth)
+/* path: of the entry, below the folder that is listed. */
+static int list_entry(struct run_files *f, FTS *tree, FTSENT *e, const char *path, const char *skip)
 {
-	char path[PATH_MAX];
-	struct stat st;
-
-	if (!artifact_path_valid(name) || depth > ARTIFACT_DEPTH ||
-		snprintf(path, sizeof(path), "%s%s", prefix, name) >= PATH_MAX - 1) {
-		f->left_out += name[0] != '.';
+	if (e->fts_info == FTS_DP)
 		return 0;
+	if (e->fts_info == FTS_NS || e->fts_info == FTS_DNR) /* or it was removed meanwhile */
+		return e->fts_level > 0 && e->fts_errno == ENOENT ? 0 : -e->fts_errno;
+	if (e->fts_level == 0)
+		return e->fts_info == FTS_D ? 0 : e->fts_info == FTS_SL ? -ELOOP : -ENOTDIR;
+	if (e->fts_level == 1 && skip != NULL && strcmp(e->fts_name, skip) == 0)
+		return fts_set(tree, e, FTS_SKIP);
+	if (!artifact_path_valid(e->fts_name) || e->fts_level > ARTIFACT_DEPTH) {
+		f->left_out += e->fts_name[0] != '.';
+		return fts_set(tree, e, FTS_SKIP);
 	}
-	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno; /* it was removed meanwhile */
-	if (S_ISREG(st.st_mode))
-		return add_file(f, path, st.st_size);
-	if (!S_ISDIR(st.st_mode))
-		return 0;
-	strcat(path, "/");
-	return list_below(f, at, name, path, NULL, depth + 1);
-}
-
-static int list_below(struct run_files *f, int at, const char *name, const char *prefix,
-	const char *skip, int depth)
-{
-	DIR *stream = open_dir(at, name);
-	const struct dirent *entry;
-	int rc = 0;
-
-	if (stream == NULL)
-		return errno == ENOENT && depth > 1 ? 0 : -errno;
-	while (rc == 0 && (errno = 0, entry = readdir(stream)) != NULL)
-		if (skip == NULL || strcmp(entry->d_name, skip) != 0)
-			rc = list_entry(f, dirfd(stream), entry->d_name, prefix, depth);
-	if (rc == 0 && errno != 0)
-		rc = -errno;
-	closedir(stream);
-	return rc;
+	return e->fts_info == FTS_F ? add_file(f, path, e->fts_statp->st_size) : 0;
 }
 
 static int by_path(const void *a, const void *b)
@@ -112,12 +78,19 @@ static int by_path(const void *a, const void *b)
 
 int run_files_list(const char *dir, const char *skip, struct run_files *out)
 {
+	const size_t below = strlen(dir) + 1;
 	struct run_files f = {0};
-	int rc = list_below(&f, AT_FDCWD, dir, "", skip, 1);
+	FTS *tree = walk(dir);
+	int rc = tree == NULL ? -errno : 0;
+	FTSENT *e;
 
+	while (rc == 0 && (e = fts_read(tree)) != NULL)
+		rc = list_entry(&f, tree, e, e->fts_path + below, skip);
+	if (tree != NULL)
+		fts_close(tree);
 	if (rc < 0) {
 		run_files_finish(&f);
-		return place_error(dir, rc);
+		return rc;
 	}
 	if (f.n > 0)
 		qsort(f.file, f.n, sizeof(*f.file), by_path);
@@ -183,22 +156,16 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
 {
 	char *text = NULL;
 	int64_t size;
-	ssize_t got;
 	int fd;
 
 	if (run_files_open(dir, path, &fd, &size) < 0)
 		return NULL;
-	if ((uint64_t)size <= max)
-		text = memory_zeroed((size_t)size + 1, 1);
-	for (*n = 0; text != NULL && *n < (size_t)size; *n += (size_t)got) {
-		got = read(fd, text + *n, (size_t)size - *n);
-		if (got < 0 && errno == EINTR) {
-			got = 0;
-		} else if (got <= 0) {
-			free(text);
-			text = NULL;
-			break;
-		}
+	*n = (size_t)size;
+	if (*n <= max)
+		text = memory_zeroed(*n + 1, 1);
+	if (text != NULL && file_read_at(fd, text, *n, 0) < 0) {
+		free(text);
+		text = NULL;
 	}
 	close(fd);
 	return text;
@@ -206,75 +173,36 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
 
 /* ---- remove ---- */
 
-static int remove_below(int at, const char *name, int64_t *budget);
-
-static int remove_entry(int at, const char *name, int64_t *budget)
+int run_files_remove(const char *dir)
 {
-	struct stat st;
-	int rc;
+	FTS *tree = walk(dir);
+	int rc = tree == NULL ? -errno : 0;
+	const FTSENT *e;
 
-	if (*budget <= 0)
-		return -EAGAIN;
-	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (S_ISDIR(st.st_mode)) {
-		rc = remove_below(at, name, budget);
-		if (rc < 0)
-			return rc;
+	while (rc == 0 && (e = fts_read(tree)) != NULL) {
+		if (e->fts_info == FTS_DNR)
+			rc = -e->fts_errno;
+		else if (e->fts_level > 0 && e->fts_info != FTS_D && remove(e->fts_path) < 0 &&
+			errno != ENOENT)
+			rc = -errno;
 	}
-	if (unlinkat(at, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT)
-		return errno == ENOTEMPTY ? -EAGAIN : -errno; /* readdir may miss some */
-	--*budget;
-	return 0;
-}
-
-static int remove_below(int at, const char *name, int64_t *budget)
-{
-	DIR *stream = open_dir(at, name);
-	const struct dirent *entry;
-	int rc = 0;
-
-	if (stream == NULL)
-		return errno == ENOENT ? 0 : -errno;
-	while (rc == 0 && (errno = 0, entry = readdir(stream)) != NULL)
-		if (!is_dots(entry->d_name))
-			rc = remove_entry(dirfd(stream), entry->d_name, budget);
-	if (rc == 0 && errno != 0)
-		rc = -errno;
-	closedir(stream);
+	if (tree != NULL)
+		fts_close(tree);
 	return rc;
-}
-
-int run_files_remove(const char *dir, int64_t *budget)
-{
-	return remove_below(AT_FDCWD, dir, budget);
-}
-
-static int64_t bytes_below(int at, const char *name)
-{
-	DIR *stream = open_dir(at, name);
-	const struct dirent *entry;
-	struct stat st;
-	int64_t bytes = 0;
-
-	if (stream == NULL)
-		return 0;
-	while ((entry = readdir(stream)) != NULL) {
-		if (is_dots(entry->d_name) ||
-			fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		if (S_ISREG(st.st_mode))
-			bytes += st.st_size;
-		else if (S_ISDIR(st.st_mode))
-			bytes += bytes_below(dirfd(stream), entry->d_name);
-	}
-	closedir(stream);
-	return bytes;
 }
 
 int64_t run_files_bytes(const char *dir)
 {
-	return bytes_below(AT_FDCWD, dir);
+	FTS *tree = walk(dir);
+	const FTSENT *e;
+	int64_t bytes = 0;
+
+	while (tree != NULL && (e = fts_read(tree)) != NULL)
+		if (e->fts_info == FTS_F)
+			bytes += e->fts_statp->st_size;
+	if (tree != NULL)
+		fts_close(tree);
+	return bytes;
 }
 
 /* ---- temporary files ---- */
@@ -286,32 +214,22 @@ static bool is_temporary(const char *name)
 	return n > 5 && name[0] == '.' && strcmp(name + n - 4, ".tmp") == 0;
 }
 
-/* below: levels of folders to search; an empty one of the lowest level is removed too. */
-static void sweep(int at, const char *name, int below)
-{
-	DIR *stream = open_dir(at, name);
-	const struct dirent *entry;
-	struct stat st;
-
-	if (stream == NULL)
-		return;
-	while ((entry = readdir(stream)) != NULL) {
-		if (fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		if (S_ISREG(st.st_mode) && is_temporary(entry->d_name)) {
-			unlinkat(dirfd(stream), entry->d_name, 0);
-		} else if (S_ISDIR(st.st_mode) && below > 0 && entry->d_name[0] != '.') {
-			sweep(dirfd(stream), entry->d_name, below - 1);
-			if (below == 1)
-				unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
-		}
-	}
-	closedir(stream);
-}
-
 void run_files_sweep(const char *dir)
 {
-	sweep(AT_FDCWD, dir, 2); /* segments/NNN-ARM */
+	enum { SEGMENT_LEVEL = 2 }; /* segments/NNN-ARM */
+	FTS *tree = walk(dir);
+	FTSENT *e;
+
+	while (tree != NULL && (e = fts_read(tree)) != NULL) {
+		if (e->fts_info == FTS_D && e->fts_level > SEGMENT_LEVEL)
+			fts_set(tree, e, FTS_SKIP);
+		else if (e->fts_info == FTS_F && is_temporary(e->fts_name))
+			unlink(e->fts_path);
+		else if (e->fts_info == FTS_DP && e->fts_level == SEGMENT_LEVEL)
+			rmdir(e->fts_path);
+	}
+	if (tree != NULL)
+		fts_close(tree);
 }
 
 /* ---- the completion marker ---- */
@@ -421,17 +339,6 @@ static bool run_valid(const char *dir, const struct run *run)
 	return valid;
 }
 
-/* The rename of a marker may be unsynced if its writer was killed. */
-static int sync_dir(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
-
 int run_files_remove_marker(const char *dir)
 {
 	int rc = artifact_remove(dir, ARTIFACT_COMPLETE);
@@ -441,7 +348,9 @@ int run_files_remove_marker(const char *dir)
 
 int run_files_check_marker(const char *dir, const struct run *run, bool own, bool *complete)
 {
-	*complete = (own ? run_valid(dir, run) : segment_valid(dir, run)) && sync_dir(dir) == 0;
+	/* the rename of a marker may be unsynced if its writer was killed */
+	*complete =
+		(own ? run_valid(dir, run) : segment_valid(dir, run)) && filesystem_sync(dir) == 0;
 	return *complete ? 0 : run_files_remove_marker(dir);
 }
 

@@ -47,11 +47,10 @@ int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
 char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
 
 /*
- * Removes the content of dir, links themselves and not their targets, at most *budget names;
- * *budget is reduced. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is more;
- * another negative errno.
+ * Removes the content of dir, links themselves and not their targets. dir stays. 0: it is empty (or
+ * does not exist), or a negative errno.
  */
-int run_files_remove(const char *dir, int64_t *budget);
+int run_files_remove(const char *dir);
 /* The size of the files that run_files_remove would remove; unreadable folders count nothing. */
 int64_t run_files_bytes(const char *dir);
 

@@ -51,7 +51,7 @@ int trash_move(const char *state_dir, const struct run *run)
 	return filesystem_sync(trash);
 }
 
-int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
+int trash_empty(const char *state_dir, const struct run *run)
 {
 	char from[PATH_MAX], to[PATH_MAX];
 	int rc = 0;
@@ -60,7 +60,7 @@ int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
 		rc = find_places(state_dir, run, i, from, to);
 		/* moves a link in place of the folder, but not its target */
 		if (rc == 0 && unlink(to) < 0)
-			rc = run_files_remove(to, &budget);
+			rc = run_files_remove(to);
 	}
 	return rc;
 }
@@ -121,10 +121,10 @@ int trash_each(const char *state_dir, int (*each)(int64_t id, void *arg), void *
 	return rc;
 }
 
-int trash_empty_all(const char *state_dir, int64_t budget)
+int trash_empty_all(const char *state_dir)
 {
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/" STATE_TRASH, state_dir);
-	return run_files_remove(path, &budget);
+	return run_files_remove(path);
 }

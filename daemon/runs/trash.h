@@ -13,8 +13,8 @@
 
 /* Renames the folders of all attempts of run into the trash, durably: 0, or a negative errno. */
 int trash_move(const char *state_dir, const struct run *run);
-/* Empties them, at most budget names: 0, -EAGAIN: there is more, or another negative errno. */
-int trash_empty(const char *state_dir, const struct run *run, int64_t budget);
+/* Empties them: 0, or a negative errno. */
+int trash_empty(const char *state_dir, const struct run *run);
 /* Removes them, once they are empty. */
 void trash_remove(const char *state_dir, const struct run *run);
 
@@ -25,7 +25,7 @@ int64_t trash_bytes(const char *state_dir, const struct run *run);
 
 /* Calls each with the ID of every run in the trash: 0, or the result of each. */
 int trash_each(const char *state_dir, int (*each)(int64_t id, void *arg), void *arg);
-/* Removes all that is in the trash, at most budget names: 0, -EAGAIN or another negative errno. */
-int trash_empty_all(const char *state_dir, int64_t budget);
+/* Removes all that is in the trash: 0, or a negative errno. */
+int trash_empty_all(const char *state_dir);
 
 #endif

@@ -62,9 +62,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	int64_t budget = INT64_MAX;
 
-	assert_int_equal(run_files_remove(f->root, &budget), 0);
+	assert_int_equal(run_files_remove(f->root), 0);
 	assert_int_equal(rmdir(f->root), 0);
 	free(f);
 	return 0;
@@ -149,25 +148,17 @@ static void test_read(void **state)
 	assert_null(run_files_read(f->dir, "none", 100, &n));
 }
 
-/* In steps of two names; what links lead to is left alone. */
+/* The targets of links stay. */
 static void test_remove(void **state)
 {
 	const struct fixture *f = *state;
-	int64_t budget;
-	int rc, steps = 0;
 
 	assert_int_equal(run_files_bytes(f->dir), 5 + 7 + 3 + 1 + 11);
-	do {
-		budget = 2;
-		rc = run_files_remove(f->dir, &budget);
-		steps++;
-	} while (rc == -EAGAIN);
-	assert_int_equal(rc, 0);
-	assert_in_range(steps, 5, 6); /* ten names */
+	assert_int_equal(run_files_remove(f->dir), 0);
 	assert_int_equal(rmdir(f->dir), 0);
 	assert_int_equal(access(at(f->root, "secret"), F_OK), 0);
 	assert_int_equal(access(at(f->root, "other/secret"), F_OK), 0);
-	assert_int_equal(run_files_remove(f->dir, &budget), 0); /* it is not there */
+	assert_int_equal(run_files_remove(f->dir), 0); /* it is not there */
 }
 
 int main(void)
