@@ -136,9 +136,8 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 
 static int start(struct checker *c)
 {
-	char program[4096], role[] = "--role", role_check[] = "check";
-	char a_threads[] = "--threads", threads[16];
-	char *argv[] = {program, role, role_check, a_threads, threads, NULL};
+	char threads[16];
+	const char *argv[] = {c->o.program, "--role", "check", "--threads", threads, NULL};
 	struct engine_link_options o = {
 		.base = c->o.base,
 		.program = c->o.program,
@@ -149,7 +148,6 @@ static int start(struct checker *c)
 		.arg = c,
 	};
 
-	snprintf(program, sizeof(program), "%s", c->o.program);
 	snprintf(threads, sizeof(threads), "%d", c->o.threads);
 	c->greeted = c->broken = c->closed = false;
 	return engine_link_create(&o, &c->link);

@@ -89,7 +89,8 @@ static void become_engine(const struct engine_link *link, int link_fd, int out_f
 		dup2(out_fd, STDERR_FILENO) < 0 || dup2(link_fd, LINK_FD) < 0)
 		goto failed;
 	close_range(LINK_FD + 1, ~0u, 0);
-	execve(link->o.program, link->o.argv, environ);
+	/* execve could change the words, but does not */
+	execve(link->o.program, (char *const *)(uintptr_t)link->o.argv, environ);
 failed:
 	*link->exec_errno = null_fd < 0 ? -null_errno : errno;
 	_exit(EXEC_FAILED);
@@ -279,35 +280,17 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 int engine_link_create_rank(const struct engine_link_options *options,
 	const struct engine_link_rank *rank, struct engine_link **out)
 {
-	enum { WORD_BYTES = 32, NUMBERS = 5 };
-	const struct {
-		const char *option;
-		int value;
-	} numbers[NUMBERS] = {{"--rank", rank->rank}, {"--ranks", rank->ranks},
-		{"--threads", rank->threads}, {"--peak-tflops", rank->peak_tflops},
-		{"--local-rank", rank->local_rank}};
-	/* execve takes words that it could change, but does not */
-	char text[NUMBERS][WORD_BYTES], *argv[3 + 2 * NUMBERS + 2 + 2 + 1];
+	const int numbers[] = {
+		rank->rank, rank->local_rank, rank->ranks, rank->threads, rank->peak_tflops};
+	char text[sizeof(numbers) / sizeof(numbers[0])][16];
+	const char *argv[] = {options->program, "--role", "rank", "--rank", text[0], "--local-rank",
+		text[1], "--ranks", text[2], "--threads", text[3], "--peak-tflops", text[4],
+		"--tuning-dir", rank->tuning_dir, rank->interface != NULL ? "--interface" : NULL,
+		rank->interface, NULL};
 	struct engine_link_options o = *options;
-	size_t n = 0;
 
-	argv[n++] = (char *)(uintptr_t)options->program;
-	argv[n++] = (char *)(uintptr_t) "--role";
-	argv[n++] = (char *)(uintptr_t) "rank";
-	for (size_t i = 0; i < NUMBERS; i++) {
-		if (numbers[i].value == rank->rank && i == NUMBERS - 1)
-			continue; /* the default of --local-rank */
-		snprintf(text[i], WORD_BYTES, "%d", numbers[i].value);
-		argv[n++] = (char *)(uintptr_t)numbers[i].option;
-		argv[n++] = text[i];
-	}
-	argv[n++] = (char *)(uintptr_t) "--tuning-dir";
-	argv[n++] = (char *)(uintptr_t)rank->tuning_dir;
-	if (rank->interface != NULL) {
-		argv[n++] = (char *)(uintptr_t) "--interface";
-		argv[n++] = (char *)(uintptr_t)rank->interface;
-	}
-	argv[n] = NULL;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		snprintf(text[i], sizeof(text[i]), "%d", numbers[i]);
 	o.argv = argv;
 	return engine_link_create(&o, out);
 }

@@ -18,8 +18,8 @@ struct engine_link;
 struct engine_link_options {
 	struct event_base *base;
 	const char *program;
-	char *const *argv; /* argv[0] included; used during create only */
-	const char *what;  /* "rank 0", "checker": for messages; copied */
+	const char *const *argv; /* argv[0] included; used during create only */
+	const char *what;        /* "rank 0", "checker": for messages; copied */
 	/* A notification of the engine; params is borrowed. */
 	void (*message)(struct engine_link *link, const char *method, json_t *params, void *arg);
 	/*

@@ -75,8 +75,7 @@ static void ask(struct question *q, const char *program, int64_t timeout_s)
 {
 	static const struct timespec pause = {0, END_PAUSE_NS};
 	const struct timeval wait = {(time_t)timeout_s, 0};
-	char role[] = "--role", check[] = "check", path[PATH_MAX];
-	char *argv[] = {path, role, check, NULL};
+	const char *argv[] = {program, "--role", "check", NULL};
 	struct engine_link_options o = {
 		.base = q->base,
 		.program = program,
@@ -89,7 +88,6 @@ static void ask(struct question *q, const char *program, int64_t timeout_s)
 	struct engine_link *link;
 	int rc;
 
-	snprintf(path, sizeof(path), "%s", program);
 	rc = engine_link_create(&o, &link);
 	if (rc < 0) {
 		snprintf(q->failure, sizeof(q->failure), "cannot be started: %s", starved_text(rc));
@@ -178,10 +176,9 @@ static void on_rank_broken(struct engine_link *link, const char *why, void *arg)
 
 static int start_rank(struct meeting *m, int i, const char *program)
 {
-	char role[] = "--role", connect[] = "connect", a_rank[] = "--rank", a_ranks[] = "--ranks";
-	char ranks[] = "2", rank[16], path[PATH_MAX], a_interface[] = "--interface", interface[64];
-	char *argv[] = {path, role, connect, a_rank, rank, a_ranks, ranks,
-		m->interface ? a_interface : NULL, interface, NULL};
+	char rank[16];
+	const char *argv[] = {program, "--role", "connect", "--rank", rank, "--ranks", "2",
+		m->interface ? "--interface" : NULL, m->interface, NULL};
 	struct engine_link_options o = {
 		.base = m->base,
 		.program = program,
@@ -192,9 +189,7 @@ static int start_rank(struct meeting *m, int i, const char *program)
 		.arg = &m->rank[i],
 	};
 
-	snprintf(path, sizeof(path), "%s", program);
 	snprintf(rank, sizeof(rank), "%d", i);
-	snprintf(interface, sizeof(interface), "%s", m->interface ? m->interface : "");
 	m->rank[i].meeting = m;
 	return engine_link_create(&o, &m->rank[i].link);
 }

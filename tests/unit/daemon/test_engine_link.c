@@ -41,8 +41,7 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 
 static void begin(struct owner *o, const char *script)
 {
-	char shell[] = "sh", command[] = "-c", text[512];
-	char *argv[] = {shell, command, text, NULL};
+	const char *argv[] = {"sh", "-c", script, NULL};
 	const struct engine_link_options options = {
 		.program = "/bin/sh",
 		.argv = argv,
@@ -53,7 +52,6 @@ static void begin(struct owner *o, const char *script)
 	};
 	struct engine_link_options with = options;
 
-	snprintf(text, sizeof(text), "%s", script);
 	o->base = event_base_new();
 	assert_non_null(o->base);
 	with.base = o->base;
