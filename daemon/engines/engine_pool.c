@@ -39,7 +39,7 @@ struct rank {
 	struct engine_link *link;
 	char *address;
 	json_t *device;
-	json_t *gpu; /* of its last heartbeat; NULL: it has none */
+	json_t *gpu;      /* of its last heartbeat; NULL: it has none */
 	json_t *topology; /* of its node, which its first rank sends; else NULL */
 };
 
@@ -285,7 +285,7 @@ static void start_all(struct engine_pool *p)
 	char reason[160];
 	int rc;
 
-	if (nodes(p) > 1 && !p->o.complete(p->o.arg)) {
+	if (nodes(p) > 1 && !p->o.complete(p->o.world)) {
 		set_state(p, POOL_DOWN); /* until engine_pool_node_joined */
 		p->retry_ns = clock_mono_ns();
 		return;
@@ -306,7 +306,7 @@ static void start_all(struct engine_pool *p)
 		p->ranks[i].state = RANK_STARTED;
 	}
 	for (int node = 1; node < nodes(p) && p->state == POOL_STARTING; node++)
-		p->o.remote_start(node, p->epoch, p->o.arg);
+		p->o.remote_start(node, p->epoch, p->o.world);
 }
 
 /* All processes have ended: down, released, or stopped. */
@@ -323,7 +323,7 @@ static void all_ended(struct engine_pool *p)
 	p->o.gone(p->o.arg);
 	if (p->state == POOL_STOPPING) {
 		set_state(p, POOL_STOPPED);
-		p->o.stopped(p->o.arg);
+		p->o.stopped(p->o.world);
 		return;
 	}
 	if (p->state == POOL_RELEASING) {
@@ -367,7 +367,7 @@ static void kill_all(struct engine_pool *p)
 			engine_link_kill(p->ranks[i].link);
 	for (int node = 1; node < nodes(p); node++)
 		if (remote_left(p, node))
-			p->o.remote_kill(node, p->o.arg);
+			p->o.remote_kill(node, p->o.world);
 }
 
 static void lose(struct engine_pool *p, const char *reason)
@@ -576,7 +576,7 @@ void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *
 	for (int node = 1; node < nodes(p) && n > node * each; node++)
 		if (remote_left(p, node))
 			p->o.remote_send(node, n - node * each < each ? n - node * each : each,
-				method, params, p->o.arg);
+				method, params, p->o.world);
 }
 
 void engine_pool_worked(struct engine_pool *p)
@@ -637,7 +637,7 @@ struct engine_link *engine_pool_remote(struct engine_pool *p, int rank)
 
 void engine_pool_node_joined(struct engine_pool *p)
 {
-	if (p->state == POOL_DOWN && p->o.complete(p->o.arg))
+	if (p->state == POOL_DOWN && p->o.complete(p->o.world))
 		start_all(p);
 }
 

@@ -33,21 +33,23 @@ struct engine_pool_options {
 	int64_t alive_timeout_s; /* without any message */
 	void (*ready)(void *arg);
 	void (*message)(int rank, const char *method, json_t *params, void *arg);
-	/*
-	 * The engines of other nodes, numbered from 1; unused if there are none. A node that
-	 * returns has ended the engines of an earlier epoch.
-	 */
-	bool (*complete)(void *arg); /* all nodes have joined: engines can start */
-	void (*remote_start)(int node, int64_t epoch, void *arg);
-	/* To the first n ranks of the node; params is borrowed. */
-	void (*remote_send)(int node, int n, const char *method, json_t *params, void *arg);
-	void (*remote_kill)(int node, void *arg);
 	/* No more messages from these engines; reason: "engine_lost: rank 1 killed by signal 9". */
 	void (*lost)(const char *reason, void *arg);
 	void (*gone)(void *arg);     /* all processes have ended, for any reason */
 	void (*released)(void *arg); /* after engine_pool_release: all processes have ended */
-	void (*stopped)(void *arg);  /* after engine_pool_stop: the same */
 	void *arg;
+	/* Those below get world. After engine_pool_stop: all processes have ended. */
+	void (*stopped)(void *world);
+	/*
+	 * The engines of other nodes, numbered from 1; unused if there are none. A node that
+	 * returns has ended the engines of an earlier epoch.
+	 */
+	bool (*complete)(void *world); /* all nodes have joined: engines can start */
+	void (*remote_start)(int node, int64_t epoch, void *world);
+	/* To the first n ranks of the node; params is borrowed. */
+	void (*remote_send)(int node, int n, const char *method, json_t *params, void *world);
+	void (*remote_kill)(int node, void *world);
+	void *world;
 };
 
 /* The loop starts the engines. What options points to outlives the pool. */

@@ -40,42 +40,7 @@ struct world {
 	int stopping; /* the pool, the relay: number that has not ended */
 };
 
-/* ---- callbacks of the pool; arg is the world ---- */
-
-static void on_ready(void *arg)
-{
-	struct world *w = arg;
-
-	w->o.pool.ready(w->o.pool.arg);
-}
-
-static void on_message(int rank, const char *method, json_t *params, void *arg)
-{
-	struct world *w = arg;
-
-	w->o.pool.message(rank, method, params, w->o.pool.arg);
-}
-
-static void on_lost(const char *reason, void *arg)
-{
-	struct world *w = arg;
-
-	w->o.pool.lost(reason, w->o.pool.arg);
-}
-
-static void on_gone(void *arg)
-{
-	struct world *w = arg;
-
-	w->o.pool.gone(w->o.pool.arg);
-}
-
-static void on_released(void *arg)
-{
-	struct world *w = arg;
-
-	w->o.pool.released(w->o.pool.arg);
-}
+/* ---- callbacks of the pool ---- */
 
 static void on_stopped(void *arg)
 {
@@ -308,13 +273,8 @@ static void create_pool(struct world *w)
 	pool.remote_start = start_remote;
 	pool.remote_send = send_remote;
 	pool.remote_kill = kill_remote;
-	pool.ready = on_ready;
-	pool.message = on_message;
-	pool.lost = on_lost;
-	pool.gone = on_gone;
-	pool.released = on_released;
 	pool.stopped = on_stopped;
-	pool.arg = w;
+	pool.world = w;
 	engine_pool_create(&pool, &w->pool);
 }
 

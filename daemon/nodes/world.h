@@ -29,7 +29,10 @@ struct world_options {
 	const struct settings *settings;
 	const char *state_dir;
 	struct checker *checker; /* until world_end_checks */
-	/* As for engine_pool_create; the world fills in ranks, nodes and the remote functions. */
+	/*
+	 * As for engine_pool_create; the world fills in ranks, nodes and the remote functions. Its
+	 * stopped() gets arg.
+	 */
 	struct engine_pool_options pool;
 	void (*changed)(void *arg); /* a node joined or was lost; arg is that of pool */
 	bool (*busy)(void *arg);    /* a run is in progress */
