@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,21 +196,38 @@ static void clear(struct attempt *a)
 		release(a);
 }
 
+/* A job has returned: whether somebody needs the attempt. */
+static bool job_back(struct attempt *a)
+{
+	const bool ended = a->ended;
+
+	a->jobs--;
+	if (ended)
+		clear(a);
+	return !ended;
+}
+
+/* format: "code: text". */
+__attribute__((format(printf, 2, 3))) static void fail(struct attempt *a, const char *format, ...)
+{
+	char failure[RUN_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(failure, sizeof(failure), format, args);
+	va_end(args);
+	a->options.changed(a->options.arg, a, failure);
+}
+
 static void on_made(void *arg, int rc)
 {
 	struct attempt *a = arg;
-	char failure[RUN_REASON_BYTES];
 
-	a->jobs--;
 	a->prepared = true;
-	if (a->ended) {
-		clear(a);
+	if (!job_back(a))
 		return;
-	}
 	if (rc < 0) {
-		snprintf(failure, sizeof(failure), "%s: %.800s: %s", artifact_failure_code(rc),
-			a->dir, strerror(-rc));
-		a->options.changed(a->options.arg, a, rc, failure);
+		fail(a, "%s: %.800s: %s", artifact_failure_code(rc), a->dir, strerror(-rc));
 		return;
 	}
 	if (a->run->attempt != a->place.attempt)
@@ -218,56 +236,48 @@ static void on_made(void *arg, int rc)
 			" uses %s",
 			(long long)a->run->id, a->dir);
 	a->run->attempt = a->place.attempt;
-	a->options.changed(a->options.arg, a, 0, NULL);
+	a->options.changed(a->options.arg, a, NULL);
 }
 
-/* 0, or a negative errno with failure. */
-static int read_spec(struct attempt *a, const char *canonical, char failure[RUN_REASON_BYTES])
+/* False: changed() got the failure. */
+static bool read_spec(struct attempt *a, const char *canonical)
 {
 	struct spec_options options = {.world = (int)settings_world(a->options.settings)};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	int rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
 
 	if (rc < 0)
-		snprintf(failure, RUN_REASON_BYTES, "spec: %s: %s",
-			errors->n > 0 ? errors->error[0].key : "",
+		fail(a, "spec: %s: %s", errors->n > 0 ? errors->error[0].key : "",
 			errors->n > 0 ? errors->error[0].message : strerror(-rc));
 	free(errors);
 	if (rc < 0)
-		return rc;
+		return false;
 	if (attempt_segments_most(a) < a->run->segments) {
-		snprintf(failure, RUN_REASON_BYTES, "spec: at most %lld segments, %lld were stored",
+		fail(a, "spec: at most %lld segments, %lld were stored",
 			(long long)attempt_segments_most(a), (long long)a->run->segments);
-		return -EINVAL;
+		return false;
 	}
 	a->spec_text = memory_text(canonical);
 	if (a->spec->has_arms)
 		a->order = experiment_order(a->spec);
 	else
 		a->order = memory_zeroed(1, sizeof(*a->order));
-	return 0;
+	return true;
 }
 
 static void on_segments(void *arg, int rc, json_t *rows)
 {
 	struct attempt *a = arg;
-	char failure[RUN_REASON_BYTES];
 
-	a->jobs--;
-	if (a->ended) {
+	if (!job_back(a)) {
 		json_decref(rows);
-		release(a);
-		return;
+	} else if (rc < 0) {
+		fail(a, "store: the segments cannot be read: %s", store_error_text(rc));
+	} else {
+		a->experiment = experiment_create(a->spec, a->run, a->order, rows);
+		a->first = experiment_begun(a->experiment);
+		start_job(a, make_work, on_made);
 	}
-	if (rc < 0) {
-		snprintf(failure, sizeof(failure), "store: the segments cannot be read: %s",
-			store_error_text(rc));
-		a->options.changed(a->options.arg, a, -EINVAL, failure);
-		return;
-	}
-	a->experiment = experiment_create(a->spec, a->run, a->order, rows);
-	a->first = experiment_begun(a->experiment);
-	start_job(a, make_work, on_made);
 }
 
 static void look_up(struct attempt *a);
@@ -276,22 +286,15 @@ static void look_up(struct attempt *a);
 static void on_resume(void *arg, int rc, json_t *folders)
 {
 	struct attempt *a = arg;
-	char failure[RUN_REASON_BYTES];
 
-	a->jobs--;
-	if (a->ended) {
+	if (!job_back(a)) {
 		json_decref(folders);
-		release(a);
-		return;
+	} else if (rc < 0 && rc != -ENOENT) {
+		fail(a, "store: the run of resume_from cannot be read: %s", store_error_text(rc));
+	} else {
+		json_array_append_new(a->resume, folders ? folders : json_array());
+		look_up(a);
 	}
-	if (rc < 0 && rc != -ENOENT) {
-		snprintf(failure, sizeof(failure),
-			"store: the run of resume_from cannot be read: %s", store_error_text(rc));
-		a->options.changed(a->options.arg, a, -EINVAL, failure);
-		return;
-	}
-	json_array_append_new(a->resume, folders ? folders : json_array());
-	look_up(a);
 }
 
 /* Reads from the store the data of each arm, one after another, then of the segments. */
@@ -318,24 +321,15 @@ static void look_up(struct attempt *a)
 static void on_spec(void *arg, int rc, const char *canonical)
 {
 	struct attempt *a = arg;
-	char failure[RUN_REASON_BYTES];
 
-	a->jobs--;
-	if (a->ended) {
-		release(a);
+	if (!job_back(a))
 		return;
-	}
-	if (rc < 0)
-		snprintf(failure, sizeof(failure), "store: the spec cannot be read: %s",
-			store_error_text(rc));
-	else
-		rc = read_spec(a, canonical, failure);
 	if (rc < 0) {
-		a->options.changed(a->options.arg, a, -EINVAL, failure);
-		return;
+		fail(a, "store: the spec cannot be read: %s", store_error_text(rc));
+	} else if (read_spec(a, canonical)) {
+		a->resume = json_array();
+		look_up(a);
 	}
-	a->resume = json_array();
-	look_up(a);
 }
 
 int attempt_create(const struct attempt_options *options, struct run *run, struct attempt **out)
@@ -482,10 +476,7 @@ static void on_completed(void *arg, int rc)
 {
 	struct attempt *a = arg;
 
-	a->jobs--;
-	if (a->ended)
-		clear(a);
-	else
+	if (job_back(a))
 		a->completed(a->completed_arg, rc);
 }
 
@@ -525,9 +516,7 @@ static void on_unmarked(void *arg, int rc)
 		log_write(LOG_ERROR, "run %lld: %s/" ARTIFACT_COMPLETE ": cannot be removed: %s",
 			(long long)a->place.id, u->dir, strerror(-rc));
 	free(u);
-	a->jobs--;
-	if (a->ended)
-		clear(a);
+	job_back(a);
 }
 
 void attempt_unmark(struct attempt *a, int64_t segment)

@@ -25,9 +25,9 @@ struct attempt_options {
 	const char *state_dir;
 	/*
 	 * Called in the event loop, once. failure NULL: the attempt is ready. Else it cannot be
-	 * prepared: rc is a negative errno, failure is "code: text".
+	 * prepared: failure is "code: text".
 	 */
-	void (*changed)(void *arg, struct attempt *a, int rc, const char *failure);
+	void (*changed)(void *arg, struct attempt *a, const char *failure);
 	void *arg;
 };
 

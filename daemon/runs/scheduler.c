@@ -427,7 +427,7 @@ static void discard_next(struct scheduler *s)
 	s->next = NULL;
 }
 
-static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure)
+static void on_attempt(void *arg, struct attempt *a, const char *failure)
 {
 	struct scheduler *s = arg;
 	struct run *run = attempt_run(a);
