@@ -135,19 +135,6 @@ static int may(const char *path, int how)
 	return faccessat(AT_FDCWD, path, how, AT_EACCESS) < 0 ? -errno : 0;
 }
 
-/* The parent folder of path: out has PATH_MAX bytes, path is shorter. */
-static void folder_of(const char *path, char *out)
-{
-	char *slash;
-
-	snprintf(out, PATH_MAX, "%s", path);
-	slash = strrchr(out, '/');
-	if (slash == NULL)
-		strcpy(out, ".");
-	else
-		slash[slash == out] = '\0';
-}
-
 /* Replaces path by its nearest existing folder: path has PATH_MAX bytes. */
 static void existing_folder(char *path)
 {
@@ -202,7 +189,8 @@ static int try_folder(const char *setting, const char *path, char *error, size_t
 /* A writable file that exists, or one that can be created in its folder. */
 static int try_file(const char *setting, const char *path, char *error, size_t error_bytes)
 {
-	char folder[PATH_MAX];
+	char parent[PATH_MAX];
+	const char *folder = filesystem_folder(path, parent);
 	struct stat st;
 	int rc = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : may(path, W_OK);
 
@@ -211,7 +199,6 @@ static int try_file(const char *setting, const char *path, char *error, size_t e
 			snprintf(error, error_bytes, "%s: %s: %s", setting, path, strerror(-rc));
 		return rc;
 	}
-	folder_of(path, folder);
 	rc = may(folder, W_OK | X_OK);
 	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s: cannot be created in %s: %s%s", setting, path,
@@ -323,22 +310,21 @@ static void check_checkpoints(struct checks *c)
 static void check_metrics(struct checks *c)
 {
 	const char *path = c->settings->metrics_file;
-	char error[FOUND_BYTES], folder[PATH_MAX];
+	char error[FOUND_BYTES], parent[PATH_MAX];
 	int rc;
 
 	if (path == NULL) {
 		ok(c, "in no file");
 		return;
 	}
-	if (!metrics_path_valid(path) || !metrics_path_replaceable(path)) {
+	if (!metrics_path_valid(path)) {
 		snprintf(error, sizeof(error),
 			"metrics_file: %s: is not a regular file (expected a path ending in .prom)",
 			path);
 		refuse(c, -EINVAL, error);
 		return;
 	}
-	folder_of(path, folder);
-	rc = may(folder, W_OK | X_OK);
+	rc = may(filesystem_folder(path, parent), W_OK | X_OK);
 	if (rc < 0)
 		warn(c, "metrics_file: %s: %s: gpt2d retries in each period", path, strerror(-rc));
 	else
@@ -366,13 +352,14 @@ static void check_group(struct checks *c)
 
 static void check_socket(struct checks *c)
 {
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX];
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], parent[PATH_MAX];
 	char error[FOUND_BYTES];
+	const char *folder;
 	struct stat st;
 	int rc = paths_socket(c->settings->socket, path, sizeof(path), error, sizeof(error));
 
 	if (rc == 0) {
-		folder_of(path, folder);
+		folder = filesystem_folder(path, parent);
 		rc = try_folder("socket", folder, error, sizeof(error));
 	}
 	if (rc == 0 && stat(folder, &st) == 0) {
@@ -777,8 +764,8 @@ static const struct check table[] = {
 		"chown gpt2d, or see AS A SERVICE in gpt2d(8) if the folder is read-only for the "
 		"service",
 		false},
-	{"metrics", "metrics_file", EVER, check_metrics,
-		"see metrics_file in gpt2d.conf(5)", false},
+	{"metrics", "metrics_file", EVER, check_metrics, "see metrics_file in gpt2d.conf(5)",
+		false},
 	{"data", "data_roots", EVER, check_data, "see data_roots in gpt2d.conf(5)", false},
 	{"state", "state_dir", EVER, check_state, "set state_dir", true},
 	{"group", "socket_group", EVER, check_group, NULL, false},

@@ -19,6 +19,7 @@
 #include "daemon/store/store.h"
 #include "daemon/runs/worker.h"
 #include "proto/artifact.h"
+#include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 #include "proto/version.h"
@@ -332,51 +333,12 @@ static const char *name_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The folder of a valid path. */
-static void folder_of(const char *path, char out[PATH_MAX])
-{
-	const char *name = name_of(path);
-
-	if (name == path)
-		strcpy(out, ".");
-	else if (name == path + 1)
-		strcpy(out, "/");
-	else
-		snprintf(out, PATH_MAX, "%.*s", (int)(name - 1 - path), path);
-}
-
 bool metrics_path_valid(const char *path)
 {
 	const char *name = name_of(path);
-
-	return *name != '\0' && *name != '.' && strlen(name) <= NAME_MAX && strlen(path) < PATH_MAX;
-}
-
-bool metrics_path_replaceable(const char *path)
-{
 	struct stat st;
 
-	return lstat(path, &st) < 0 || S_ISREG(st.st_mode);
-}
-
-/* Writes the file whole or not at all. -EEXIST: path is no regular file. */
-static int replace_file(const char *path, const char *text, size_t n)
-{
-	char folder[PATH_MAX];
-
-	if (!metrics_path_replaceable(path))
-		return -EEXIST;
-	folder_of(path, folder);
-	return artifact_write_mode(folder, name_of(path), text, n, FILE_MODE);
-}
-
-static void remove_file(const char *path)
-{
-	char folder[PATH_MAX];
-
-	folder_of(path, folder);
-	if (metrics_path_replaceable(path))
-		artifact_remove(folder, name_of(path));
+	return *name != '\0' && *name != '.' && (lstat(path, &st) < 0 || S_ISREG(st.st_mode));
 }
 
 /* ---- each period ---- */
@@ -384,8 +346,13 @@ static void remove_file(const char *path)
 static int write_file(struct worker_job *job)
 {
 	const struct metrics *m = (struct metrics *)job;
+	const char *path = m->options.settings->metrics_file;
+	char parent[PATH_MAX];
 
-	return replace_file(m->options.settings->metrics_file, m->text, m->n);
+	if (!metrics_path_valid(path))
+		return -EEXIST;
+	return artifact_write_mode(
+		filesystem_folder(path, parent), name_of(path), m->text, m->n, FILE_MODE);
 }
 
 static void on_written(struct worker_job *job, int rc)
@@ -457,11 +424,15 @@ struct metrics *metrics_create(const struct metrics_options *options)
 
 void metrics_destroy(struct metrics *m)
 {
+	const char *path;
+	char parent[PATH_MAX];
+
 	if (m == NULL)
 		return;
 	event_free(m->timer);
-	if (m->options.settings->metrics_file != NULL)
-		remove_file(m->options.settings->metrics_file);
+	path = m->options.settings->metrics_file;
+	if (path != NULL && metrics_path_valid(path))
+		artifact_remove(filesystem_folder(path, parent), name_of(path));
 	free(m->text);
 	free(m);
 }

@@ -39,9 +39,10 @@ void metrics_destroy(struct metrics *m);
 /* The method "metrics". */
 void metrics_request(struct metrics *m, struct reply *reply, json_t *params);
 
-/* Whether path ends in a valid file name that does not begin with a dot. */
+/*
+ * Whether path ends in a name that does not begin with a dot, and nothing but a regular file is
+ * there: gpt2d does not replace /dev/null.
+ */
 bool metrics_path_valid(const char *path);
-/* Whether nothing but a regular file is there: gpt2d does not replace /dev/null. */
-bool metrics_path_replaceable(const char *path);
 
 #endif

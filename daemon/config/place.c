@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +24,6 @@ static int fail(int rc, const char *path, char *error, size_t error_bytes)
 	return rc;
 }
 
-static const char *folder_of(const char *path, char folder[PATH_MAX])
-{
-	snprintf(folder, PATH_MAX, "%s", path);
-	return dirname(folder);
-}
-
 struct place_access place_access(const struct settings *s)
 {
 	return (struct place_access){settings_socket_mode(s),
@@ -43,7 +36,7 @@ struct place_access place_access(const struct settings *s)
 static int sync_name(const char *path)
 {
 	char parent[PATH_MAX];
-	int rc = filesystem_sync(folder_of(path, parent));
+	int rc = filesystem_sync(filesystem_folder(path, parent));
 
 	return rc == -EACCES ? 0 : rc;
 }
@@ -80,7 +73,7 @@ int place_make_socket_dir(
 	const bool group = (access->mode & 0060) != 0, others = (access->mode & 0006) != 0;
 	const mode_t mode = 0700 | (group ? 0010 : 0) | (others ? 0001 : 0);
 	char folder[PATH_MAX];
-	const char *dir = folder_of(socket, folder);
+	const char *dir = filesystem_folder(socket, folder);
 	struct stat st;
 	int rc;
 
@@ -180,7 +173,7 @@ int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes)
 static int check_folder(const char *path, char *error, size_t error_bytes)
 {
 	char folder[PATH_MAX];
-	const char *dir = folder_of(path, folder);
+	const char *dir = filesystem_folder(path, folder);
 	struct stat st;
 
 	if (stat(dir, &st) < 0)

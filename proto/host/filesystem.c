@@ -2,12 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+const char *filesystem_folder(const char *path, char out[PATH_MAX])
+{
+	snprintf(out, PATH_MAX, "%s", path);
+	return dirname(out);
+}
 
 /* "36 35 98:0 /root /mount/point options optional... - type source options" */
 static bool split(char *line, char **mount, char **type)

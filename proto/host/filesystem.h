@@ -1,8 +1,12 @@
-/* filesystem.h: describes the file system of a path for people, and flushes a folder to disk. */
+/* filesystem.h: the folder and the file system of a path, and how to flush a folder to disk. */
 #ifndef GPT2D_PROTO_HOST_FILESYSTEM_H
 #define GPT2D_PROTO_HOST_FILESYSTEM_H
 
+#include <limits.h>
 #include <stddef.h>
+
+/* The folder in which path is, as of dirname(3), in out or elsewhere. */
+const char *filesystem_folder(const char *path, char out[PATH_MAX]);
 
 /*
  * "/var (ext4)": mount point and type of the file system of path, which exists and is absolute,
