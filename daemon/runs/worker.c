@@ -12,9 +12,7 @@
 #include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
-struct jobs {
-	struct worker_job *first, **end;
-};
+STAILQ_HEAD(jobs, worker_job);
 
 struct worker {
 	pthread_t thread;
@@ -28,22 +26,6 @@ struct worker {
 	bool stopping;
 };
 
-static void append(struct jobs *jobs, struct worker_job *job)
-{
-	job->next = NULL;
-	*jobs->end = job;
-	jobs->end = &job->next;
-}
-
-static struct worker_job *take_first(struct jobs *jobs)
-{
-	struct worker_job *job = jobs->first;
-
-	if (job != NULL && (jobs->first = job->next) == NULL)
-		jobs->end = &jobs->first;
-	return job;
-}
-
 static void *run_thread(void *arg)
 {
 	const uint64_t one = 1;
@@ -52,15 +34,17 @@ static void *run_thread(void *arg)
 
 	for (;;) {
 		pthread_mutex_lock(&w->lock);
-		while (w->waiting.first == NULL && !w->stopping)
+		while (STAILQ_EMPTY(&w->waiting) && !w->stopping)
 			pthread_cond_wait(&w->wake, &w->lock);
-		job = w->stopping ? NULL : take_first(&w->waiting);
+		job = w->stopping ? NULL : STAILQ_FIRST(&w->waiting);
+		if (job != NULL)
+			STAILQ_REMOVE_HEAD(&w->waiting, link);
 		pthread_mutex_unlock(&w->lock);
 		if (job == NULL)
 			return NULL;
 		job->rc = job->work(job);
 		pthread_mutex_lock(&w->lock);
-		append(&w->complete, job);
+		STAILQ_INSERT_TAIL(&w->complete, job, link);
 		pthread_mutex_unlock(&w->lock);
 		if (write(w->fd, &one, sizeof(one)) < 0)
 			continue; /* the counter is full: it is already readable */
@@ -69,15 +53,15 @@ static void *run_thread(void *arg)
 
 static void deliver(struct worker *w)
 {
-	struct worker_job *job, *next;
+	struct jobs complete = STAILQ_HEAD_INITIALIZER(complete);
+	struct worker_job *job;
 
 	/* jobs that a done() adds wait for the next turn */
 	pthread_mutex_lock(&w->lock);
-	job = w->complete.first;
-	w->complete = (struct jobs){NULL, &w->complete.first};
+	STAILQ_CONCAT(&complete, &w->complete);
 	pthread_mutex_unlock(&w->lock);
-	for (; job != NULL; job = next) {
-		next = job->next;
+	while ((job = STAILQ_FIRST(&complete)) != NULL) {
+		STAILQ_REMOVE_HEAD(&complete, link);
 		job->done(job, job->rc);
 	}
 }
@@ -97,8 +81,8 @@ int worker_create(struct event_base *base, struct worker **out)
 	struct worker *w = memory_zeroed(1, sizeof(*w));
 	int rc;
 
-	w->waiting.end = &w->waiting.first;
-	w->complete.end = &w->complete.first;
+	STAILQ_INIT(&w->waiting);
+	STAILQ_INIT(&w->complete);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -123,7 +107,7 @@ void worker_add(struct worker *w, struct worker_job *job)
 		return;
 	}
 	pthread_mutex_lock(&w->lock);
-	append(&w->waiting, job);
+	STAILQ_INSERT_TAIL(&w->waiting, job, link);
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -143,8 +127,10 @@ void worker_stop(struct worker *w)
 		pthread_join(w->thread, NULL);
 	}
 	deliver(w);
-	while ((job = take_first(&w->waiting)) != NULL)
+	while ((job = STAILQ_FIRST(&w->waiting)) != NULL) {
+		STAILQ_REMOVE_HEAD(&w->waiting, link);
 		job->done(job, -ECANCELED);
+	}
 }
 
 void worker_destroy(struct worker *w)

@@ -7,6 +7,7 @@
 #define GPT2D_DAEMON_RUNS_WORKER_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 struct event_base;
 struct worker;
@@ -16,8 +17,8 @@ struct worker_job {
 	int (*work)(struct worker_job *job); /* in the thread: 0 or a negative errno */
 	/* in the loop; owns job; rc: of work, or -ECANCELED: it did not start */
 	void (*done)(struct worker_job *job, int rc);
-	int rc;                  /* private */
-	struct worker_job *next; /* private */
+	int rc;                        /* private */
+	STAILQ_ENTRY(worker_job) link; /* private */
 };
 
 /* 0 or a negative errno: no thread, no descriptor. */
