@@ -44,7 +44,8 @@ struct listener {
 
 /* ---- the log ---- */
 
-void listener_log_refused(struct listener *l, const struct link *link, const char *why)
+/* Of a refused connection, unless there are too many. */
+static void log_refused(struct listener *l, const struct link *link, const char *why)
 {
 	const int64_t now = clock_mono_ns();
 
@@ -80,7 +81,7 @@ static void on_message(struct link *link, const char *method, json_t *params, vo
 
 	if (strcmp(method, NODE_HELLO) != 0) {
 		u->refused = true;
-		listener_log_refused(l, link, "sent another message than " NODE_HELLO " first");
+		log_refused(l, link, "sent another message than " NODE_HELLO " first");
 		link_finish(link);
 		return;
 	}
@@ -93,7 +94,7 @@ static void on_down(struct link *link, const char *why, void *arg)
 	struct unknown *u = arg;
 
 	if (!u->refused)
-		listener_log_refused(u->listener, link, why);
+		log_refused(u->listener, link, why);
 	forget(u);
 	link_destroy(link);
 }
@@ -112,7 +113,7 @@ static void evict_oldest(struct listener *l)
 	snprintf(
 		why, sizeof(why), "more than %d connections are not authenticated", unknown_max(l));
 	if (!oldest->refused)
-		listener_log_refused(l, peer, why);
+		log_refused(l, peer, why);
 	forget(oldest);
 	link_destroy(peer);
 }
@@ -136,7 +137,7 @@ void listener_refuse(struct listener *l, struct link *link, const char *why)
 	u->peer = link;
 	u->refused = true;
 	link_hand_over(link, on_message, on_down, u);
-	listener_log_refused(l, link, why);
+	log_refused(l, link, why);
 	link_send(link, NODE_REFUSED, json_pack("{ss}", "reason", why));
 	link_finish(link);
 }

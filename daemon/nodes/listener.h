@@ -38,8 +38,6 @@ int listener_create(const struct listener_options *options, struct listener **ou
 void listener_destroy(struct listener *l); /* takes NULL */
 
 const char *listener_address(const struct listener *l); /* "10.0.0.1:7290", the port as bound */
-/* Logs a line about a refused connection, unless there are too many. */
-void listener_log_refused(struct listener *l, const struct link *link, const char *why);
 /* Sends the reason to a peer that has the key, logs it, and closes the link, which l owns again. */
 void listener_refuse(struct listener *l, struct link *link, const char *why);
 
