@@ -1,12 +1,9 @@
 #include "daemon/nodes/members.h"
 
-#include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
@@ -15,6 +12,7 @@
 #include "daemon/nodes/link.h"
 #include "daemon/nodes/listener.h"
 #include "daemon/nodes/tls.h"
+#include "proto/artifact.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/state_files.h"
@@ -222,23 +220,13 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 /* Scripts that start the members read the port from this file. */
 static int publish_address(const struct members *m, char *error, size_t error_bytes)
 {
-	char path[4096], name[4096];
-	FILE *f;
-	int rc = 0;
+	char text[LINK_NAME_BYTES + 1];
+	const int n = snprintf(text, sizeof(text), "%s\n", members_address(m));
+	const int rc = artifact_write(m->o.state_dir, STATE_LINK, text, (size_t)n);
 
-	snprintf(path, sizeof(path), "%s/" STATE_LINK ".tmp", m->o.state_dir);
-	snprintf(name, sizeof(name), "%s/" STATE_LINK, m->o.state_dir);
-	f = fopen(path, "we");
-	if (f == NULL)
-		rc = -errno;
-	else if (fprintf(f, "%s\n", members_address(m)) < 0)
-		rc = -EIO;
-	if (f != NULL && fclose(f) != 0 && rc == 0)
-		rc = -errno;
-	if (rc == 0 && rename(path, name) < 0)
-		rc = -errno;
 	if (rc < 0)
-		snprintf(error, error_bytes, "%s: %s", name, strerror(-rc));
+		snprintf(
+			error, error_bytes, "%s/" STATE_LINK ": %s", m->o.state_dir, strerror(-rc));
 	return rc;
 }
 
