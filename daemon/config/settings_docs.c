@@ -86,13 +86,11 @@ static void print_example(FILE *out)
 	}
 }
 
-/* A sentence of the page: a period or an apostrophe at the start of a line would be a macro. */
-static void print_sentence(FILE *out, const char *before, const char *text, const char *after)
+static void print_sentence(FILE *out, const char *before, const char *text)
 {
-	fprintf(out, "%s", before);
-	for (; *text != '\0'; text++)
-		fputs(*text == '\\' ? "\\e" : *text == '-' ? "\\-" : (char[]){*text, '\0'}, out);
-	fprintf(out, "%s\n", after);
+	fputs(before, out);
+	man_page_text(out, text);
+	fputs(".\n", out);
 }
 
 static void print_man(FILE *out)
@@ -104,14 +102,15 @@ static void print_man(FILE *out)
 
 		settings_format_range(row, text, sizeof(text));
 		fprintf(out, ".It Cm %s No = Ar ", row->name);
-		print_sentence(out, "", text, "");
+		man_page_text(out, text);
+		fputc('\n', out);
 		snprintf(sentence, sizeof(sentence), "%s", row->help);
 		if (sentence[0] >= 'a' && sentence[0] <= 'z')
 			sentence[0] = (char)(sentence[0] - 'a' + 'A');
-		print_sentence(out, "", sentence, ".");
+		print_sentence(out, "", sentence);
 		settings_format_standard(row, text, sizeof(text));
 		if (text[0] != '\0')
-			print_sentence(out, "Default: ", text, ".");
+			print_sentence(out, "Default: ", text);
 		if (row->reload)
 			fputs("Taken over on\n.Dv SIGHUP .\n", out);
 		fprintf(out, "%s", row->manual ? row->manual : "");
