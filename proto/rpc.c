@@ -203,6 +203,13 @@ int64_t rpc_integer(const json_t *object, const char *key, int64_t standard)
 	return value ? json_integer_value(value) : standard;
 }
 
+const char *rpc_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
 json_t *rpc_real(double value)
 {
 	return isfinite(value) ? json_real(value) : json_null();

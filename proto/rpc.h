@@ -44,6 +44,9 @@ char *rpc_error(json_t *id, int code, const char *message, json_t *data, size_t 
 /* An integer of an object; standard where it is absent. */
 int64_t rpc_integer(const json_t *object, const char *key, int64_t standard);
 
+/* A text of an object; "" where it is absent. */
+const char *rpc_text(const json_t *object, const char *key);
+
 /* A JSON real, or null if the value is not finite. */
 json_t *rpc_real(double value);
 

@@ -17,6 +17,7 @@
 #include "proto/digest.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
+#include "proto/rpc.h"
 #include "proto/text.h"
 
 enum { MESSAGE_BYTES = 256, PATH_SHOWN = 120 /* bytes of a path in a message */ };
@@ -75,13 +76,6 @@ static void show_progress(const struct copy *k, const char *path)
 		return;
 	term_clean(path, name, sizeof(name));
 	progress_show_work(k->progress, &work, now_ns);
-}
-
-static const char *text_of(const json_t *file, const char *key)
-{
-	const char *text = json_string_value(json_object_get(file, key));
-
-	return text ? text : "";
 }
 
 static const char *name_of(const char *path)
@@ -206,8 +200,8 @@ static const char *find_below(const json_t *files, const char *marker, const cha
 
 	json_array_foreach(files, i, file)
 		if (json_object_get(file, key) &&
-			strncmp(text_of(file, "path"), marker, folder) == 0)
-			return text_of(file, "path");
+			strncmp(rpc_text(file, "path"), marker, folder) == 0)
+			return rpc_text(file, "path");
 	return NULL;
 }
 
@@ -389,8 +383,8 @@ static bool copy_turn(struct copy *k, int turn, bool *incomplete)
 	json_array_foreach(k->files, i, file) {
 		struct item item = {.source = {.next = next_piece},
 			.copy = k,
-			.path = text_of(file, "path"),
-			.sha256 = text_of(file, "sha256"),
+			.path = rpc_text(file, "path"),
+			.sha256 = rpc_text(file, "sha256"),
 			.bytes = format_int(file, "bytes", -1),
 			.altered = json_object_get(file, "altered") != NULL};
 		if (turn_of(item.path) != turn)

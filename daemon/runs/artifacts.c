@@ -76,16 +76,9 @@ static void listing_free(struct listing *l)
 	free(l);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 static const char *run_dir_of(const struct listing *l)
 {
-	return text_of(json_object_get(l->show, "run"), "dir");
+	return rpc_text(json_object_get(l->show, "run"), "dir");
 }
 
 static json_t *row_of(const struct listing *l)
@@ -98,7 +91,7 @@ static json_t *row_of(const struct listing *l)
 static bool is_single(const struct listing *l)
 {
 	json_t *first = json_array_get(json_object_get(l->show, "segments"), 0);
-	const char *dir = text_of(first, "dir");
+	const char *dir = rpc_text(first, "dir");
 
 	return rpc_integer(json_object_get(l->show, "run"), "segments", 1) == 1 &&
 		(dir[0] == '\0' || strcmp(dir, run_dir_of(l)) == 0);
@@ -118,7 +111,7 @@ static json_t *announced_bytes(const struct listing *l, const char *path)
 	size_t i;
 
 	json_array_foreach(json_object_get(row_of(l), "artifacts"), i, entry)
-		if (strcmp(text_of(entry, "path"), path) == 0)
+		if (strcmp(rpc_text(entry, "path"), path) == 0)
 			return json_object_get(entry, "bytes");
 	return NULL;
 }
@@ -132,7 +125,7 @@ static int join(char out[PATH_MAX], const char *prefix, const char *name)
 static const char *ended_undone(const json_t *run_or_segment)
 {
 	static const enum run_state undone[] = {RUN_FAILED, RUN_CANCELLED, RUN_INTERRUPTED};
-	const char *state = text_of(run_or_segment, "state");
+	const char *state = rpc_text(run_or_segment, "state");
 
 	for (size_t i = 0; i < sizeof(undone) / sizeof(undone[0]); i++)
 		if (strcmp(state, run_state_name(undone[i])) == 0)
@@ -229,7 +222,7 @@ static int hash_some(struct listing *l, int64_t *budget)
 
 static const char *row_dir_of(const struct listing *l)
 {
-	return l->row < 0 ? run_dir_of(l) : text_of(row_of(l), "dir");
+	return l->row < 0 ? run_dir_of(l) : rpc_text(row_of(l), "dir");
 }
 
 static int list_row(struct listing *l)
@@ -266,8 +259,8 @@ static int end_row(struct listing *l)
 	size_t i;
 
 	json_array_foreach(json_object_get(row_of(l), "artifacts"), i, entry) {
-		if (was_found(l, text_of(entry, "path")) ||
-			join(path, l->prefix, text_of(entry, "path")) < 0)
+		if (was_found(l, rpc_text(entry, "path")) ||
+			join(path, l->prefix, rpc_text(entry, "path")) < 0)
 			continue;
 		json_array_append_new(l->missing,
 			json_pack("{ss so sO?}", "path", path, "segment", segment_number(l),
@@ -470,7 +463,7 @@ static void on_place(void *arg, int rc, json_t *result)
 {
 	struct reading *r = arg;
 
-	snprintf(r->dir, sizeof(r->dir), "%s", text_of(json_object_get(result, "run"), "dir"));
+	snprintf(r->dir, sizeof(r->dir), "%s", rpc_text(json_object_get(result, "run"), "dir"));
 	json_decref(result);
 	if (rc == 0) {
 		worker_add(r->options.worker, &r->job);
@@ -482,7 +475,7 @@ static void on_place(void *arg, int rc, json_t *result)
 
 void artifacts_read(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
-	const char *path = text_of(params, "path");
+	const char *path = rpc_text(params, "path");
 	int64_t bytes = rpc_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
 	struct reading *r;
 

@@ -18,6 +18,7 @@
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 #include "proto/stats/verdict.h"
 
 enum {
@@ -60,21 +61,14 @@ static json_t *row_at(const struct experiment *e, int64_t segment)
 	return json_array_get(e->rows, (size_t)segment);
 }
 
-static const char *text_of(const json_t *row, const char *key)
-{
-	const char *text = json_string_value(json_object_get(row, key));
-
-	return text ? text : "";
-}
-
 static bool is_in(const json_t *row, const char *state)
 {
-	return strcmp(text_of(row, "state"), state) == 0;
+	return strcmp(rpc_text(row, "state"), state) == 0;
 }
 
 static bool is_void(const json_t *row)
 {
-	return text_of(row, "void")[0] != '\0';
+	return rpc_text(row, "void")[0] != '\0';
 }
 
 static bool is_open(const json_t *row)
@@ -125,7 +119,7 @@ static bool has_failed(const struct experiment *e, size_t arm)
 
 static bool is_failed_row(const json_t *row)
 {
-	return strstr(text_of(row, "reason"), COMPARISON_ARM_FAILED) != NULL;
+	return strstr(rpc_text(row, "reason"), COMPARISON_ARM_FAILED) != NULL;
 }
 
 /* Restores the state that an earlier start of gpt2d has left. */
@@ -136,7 +130,7 @@ static void read_rows(struct experiment *e)
 
 		if (is_failed_row(row)) {
 			snprintf(e->failures[e->order[i].arm], RUN_REASON_BYTES, "%s",
-				text_of(row, "reason"));
+				rpc_text(row, "reason"));
 			if (e->failure[0] == '\0')
 				strcpy(e->failure, e->failures[e->order[i].arm]);
 		}
@@ -402,6 +396,30 @@ static bool was_extended(const struct experiment *e)
 	return block_of(e, n_rows(e)) > e->spec->repetitions + n_void;
 }
 
+/* ---- void blocks ---- */
+
+/* Voids the block of this segment, unless the block has ended. Its waiting segments are skipped. */
+static void void_block(struct experiment *e, int64_t segment, const char *reason)
+{
+	const int64_t block = block_of(e, segment);
+	json_t *row;
+
+	if (block < e->ended || is_void(row_at(e, segment)))
+		return;
+	log_write(LOG_WARNING, "run %lld: block %lld is void: %s", (long long)e->run->id,
+		(long long)block + 1, reason);
+	run_log_write(e->options.run_log, e->run, -1, LOG_WARNING, "block %lld is void: %s",
+		(long long)block + 1, reason);
+	for (int64_t i = block * e->length; i < (block + 1) * e->length; i++) {
+		row = row_at(e, i);
+		json_object_set_new(row, "void", json_string(reason));
+		if (is_in(row, "waiting"))
+			json_object_set_new(row, "state", json_string("skipped"));
+	}
+	record_void(e->options.store, e->run->id, block, reason);
+	look_for_end(e);
+}
+
 /* ---- standstills ---- */
 
 static void start_ticks(struct experiment *e)
@@ -423,9 +441,9 @@ void experiment_look(struct experiment *e)
 		return;
 	snprintf(reason, sizeof(reason), "standstill: gpt2d, %.1f s", (double)late / 1e9);
 	if (late > STANDSTILL_MS * CLOCK_MS_NS && e->ticked >= 0)
-		experiment_void(e, e->ticked, reason);
+		void_block(e, e->ticked, reason);
 	if (late > STANDSTILL_MS * CLOCK_MS_NS && e->training >= 0)
-		experiment_void(e, e->training, reason);
+		void_block(e, e->training, reason);
 	e->tick_ns = now;
 	e->ticked = e->training;
 }
@@ -531,7 +549,7 @@ void experiment_report(struct experiment *e, int64_t segment, const char *state,
 		json_object_set(row, "summary", summary);
 		e->lost[e->order[segment].arm] = 0;
 		if (void_of(summary) != NULL)
-			experiment_void(e, segment, void_of(summary));
+			void_block(e, segment, void_of(summary));
 	}
 	if (dir != NULL)
 		json_object_set_new(row, "dir", json_string(dir));
@@ -554,27 +572,6 @@ void experiment_report(struct experiment *e, int64_t segment, const char *state,
 		look_for_end(e);
 }
 
-void experiment_void(struct experiment *e, int64_t segment, const char *reason)
-{
-	const int64_t block = block_of(e, segment);
-	json_t *row;
-
-	if (block < e->ended || is_void(row_at(e, segment)))
-		return;
-	log_write(LOG_WARNING, "run %lld: block %lld is void: %s", (long long)e->run->id,
-		(long long)block + 1, reason);
-	run_log_write(e->options.run_log, e->run, -1, LOG_WARNING, "block %lld is void: %s",
-		(long long)block + 1, reason);
-	for (int64_t i = block * e->length; i < (block + 1) * e->length; i++) {
-		row = row_at(e, i);
-		json_object_set_new(row, "void", json_string(reason));
-		if (is_in(row, "waiting"))
-			json_object_set_new(row, "state", json_string("skipped"));
-	}
-	record_void(e->options.store, e->run->id, block, reason);
-	look_for_end(e);
-}
-
 static void fail_arm(struct experiment *e, size_t arm, const char *reason)
 {
 	snprintf(e->failures[arm], RUN_REASON_BYTES, COMPARISON_ARM_FAILED "%s: %.*s",
@@ -587,7 +584,7 @@ const char *experiment_fail_arm(struct experiment *e, int64_t segment, const cha
 {
 	fail_arm(e, e->order[segment].arm, reason);
 	if (is_hopeless(e)) /* the rest of the block would be trained for nothing */
-		experiment_void(e, segment, e->failures[e->order[segment].arm]);
+		void_block(e, segment, e->failures[e->order[segment].arm]);
 	return e->failures[e->order[segment].arm];
 }
 
@@ -601,7 +598,7 @@ void experiment_lose(struct experiment *e, int64_t segment, const char *reason)
 	snprintf(why, sizeof(why), "engine_replaced: %.*s", RUN_REASON_BYTES / 2, reason);
 	for (int64_t i = e->ended * e->length; i < n_rows(e); i++)
 		if (!is_in(row_at(e, i), "waiting") && !is_in(row_at(e, i), "skipped"))
-			experiment_void(e, i, why);
+			void_block(e, i, why);
 }
 
 /* Blocks count only if the comparison keeps them. */
@@ -612,7 +609,7 @@ static void say_all_void(struct experiment *e)
 	if (json_integer_value(json_object_get(design, "kept")) > 0)
 		return;
 	snprintf(e->failure, sizeof(e->failure), "no_block: no block counts; the last one: %.*s",
-		RUN_REASON_BYTES / 2, text_of(row_at(e, n_rows(e) - 1), "void"));
+		RUN_REASON_BYTES / 2, rpc_text(row_at(e, n_rows(e) - 1), "void"));
 }
 
 const char *experiment_arm_failed(const struct experiment *e, int64_t segment)

@@ -63,8 +63,6 @@ void experiment_report(struct experiment *e, int64_t segment, const char *state,
 int64_t experiment_done(const struct experiment *e); /* segments */
 /* The segment has started and not ended. */
 bool experiment_is_open(const struct experiment *e, int64_t segment);
-/* Voids the block of this segment, unless the block has ended. Its waiting segments are skipped. */
-void experiment_void(struct experiment *e, int64_t segment, const char *reason);
 /*
  * Voids the block in training if gpt2d, and so most likely the machine, was suspended. A timer does
  * this too; call it before a message of the engines can end a segment.

@@ -8,6 +8,7 @@
 
 #include "proto/experiment/comparison_private.h"
 #include "proto/host/memory.h"
+#include "proto/rpc.h"
 #include "proto/spec/spec_table.h"
 
 const struct comparison_mean_row comparison_means[COMPARISON_MEANS] = {
@@ -49,16 +50,9 @@ static int64_t count(const json_t *object, const char *key)
 	return n > 0 && n < INT64_C(1) << 46 ? (int64_t)n : 0;
 }
 
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
 static bool is_done(const json_t *segment)
 {
-	return strcmp(text(segment, "state"), "done") == 0 &&
+	return strcmp(rpc_text(segment, "state"), "done") == 0 &&
 		json_is_object(json_object_get(segment, "summary"));
 }
 
@@ -221,7 +215,8 @@ static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const 
 	if (!arm->plan)
 		arm->plan = json_object_get(summary, "plan");
 	/* before a run's first segment the engines were idle for an unknown time */
-	if (before && strcmp(text(before, "arm"), text(segment, "arm")) != 0 && !isnan(switch_ns)) {
+	if (before && strcmp(rpc_text(before, "arm"), rpc_text(segment, "arm")) != 0 &&
+		!isnan(switch_ns)) {
 		arm->n_switches++;
 		arm->switch_ns += switch_ns;
 		arm->init_ns += comparison_number(summary, "init_ns");
@@ -236,25 +231,25 @@ static void add_segment(struct comparison *c, const json_t *segment)
 {
 	const json_t *summary = json_object_get(segment, "summary");
 	struct comparison_block *block = block_of(c, count(segment, "block"));
-	const size_t i = find_arm(c, text(segment, "arm"));
+	const size_t i = find_arm(c, rpc_text(segment, "arm"));
 	struct comparison_cell *cell;
 
 	if (i == c->n_arms)
 		return;
-	block->begun |= strcmp(text(segment, "state"), "waiting") != 0;
+	block->begun |= strcmp(rpc_text(segment, "state"), "waiting") != 0;
 	cell = &block->cells[i];
 	cell->planned++;
 	if (block->void_reason[0] == '\0')
 		snprintf(block->void_reason, sizeof(block->void_reason), "%s",
-			text(segment, "void"));
-	if (strncmp(text(segment, "void"), "daemon_restart", 14) == 0)
+			rpc_text(segment, "void"));
+	if (strncmp(rpc_text(segment, "void"), "daemon_restart", 14) == 0)
 		c->spans_restart = true;
 	if (!is_done(segment)) {
 		c->left_out++;
 		return;
 	}
-	if (strcmp(text(segment, "started_at"),
-		    text(json_object_get(c->show, "run"), "started_at")) < 0)
+	if (strcmp(rpc_text(segment, "started_at"),
+		    rpc_text(json_object_get(c->show, "run"), "started_at")) < 0)
 		c->spans_restart = true; /* it was trained before the run's latest start */
 	cell->done++;
 	cell->stalled += stalled(summary);
@@ -274,7 +269,7 @@ static void find_reference(struct comparison *c, const json_t *segments)
 	size_t i;
 
 	json_array_foreach(segments, i, segment) {
-		if (is_done(segment) && find_arm(c, text(segment, "arm")) == c->baseline) {
+		if (is_done(segment) && find_arm(c, rpc_text(segment, "arm")) == c->baseline) {
 			c->reference = json_object_get(segment, "summary");
 			return;
 		}
@@ -288,12 +283,12 @@ static void find_failed(struct comparison *c, const json_t *segments)
 	size_t i;
 
 	json_array_foreach(segments, i, segment) {
-		const size_t arm = find_arm(c, text(segment, "arm"));
+		const size_t arm = find_arm(c, rpc_text(segment, "arm"));
 
 		const bool left_out =
-			strstr(text(segment, "reason"), COMPARISON_ARM_FAILED) != NULL;
-		const bool failed = strcmp(text(segment, "state"), "failed") == 0 &&
-			text(segment, "void")[0] == '\0';
+			strstr(rpc_text(segment, "reason"), COMPARISON_ARM_FAILED) != NULL;
+		const bool failed = strcmp(rpc_text(segment, "state"), "failed") == 0 &&
+			rpc_text(segment, "void")[0] == '\0';
 
 		if (arm < c->n_arms && (failed || left_out))
 			c->arms[arm].failed = true;
@@ -344,7 +339,7 @@ static void add_to_arms(struct comparison *c, const json_t *segments)
 	size_t i;
 
 	json_array_foreach(segments, i, segment) {
-		const size_t arm = find_arm(c, text(segment, "arm"));
+		const size_t arm = find_arm(c, rpc_text(segment, "arm"));
 
 		if (arm < c->n_arms && is_done(segment) &&
 			(c->n_kept == 0 || block_of(c, count(segment, "block"))->kept))
@@ -385,7 +380,7 @@ static bool same_plan(const struct comparison *c, const struct comparison_arm *a
 	if (!arm->plan || !json_equal(arm->plan, base->plan))
 		return false;
 	json_array_foreach(arm->differences, i, difference) {
-		if (!strstr(text(difference, "key"), "bucket_size"))
+		if (!strstr(rpc_text(difference, "key"), "bucket_size"))
 			return false;
 	}
 	return true;
