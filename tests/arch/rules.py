@@ -83,7 +83,7 @@ LIBC = set("""
 assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h
 signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdio_ext.h stdlib.h stdnoreturn.h
 string.h threads.h time.h uchar.h wchar.h wctype.h
-arpa/inet.h dirent.h dlfcn.h endian.h fcntl.h fnmatch.h ftw.h getopt.h glob.h grp.h ifaddrs.h
+arpa/inet.h dirent.h dlfcn.h endian.h fcntl.h fnmatch.h fts.h ftw.h getopt.h glob.h grp.h ifaddrs.h
 langinfo.h libgen.h link.h malloc.h netdb.h net/if.h netinet/in.h netinet/tcp.h paths.h poll.h
 pthread.h pty.h pwd.h regex.h sched.h semaphore.h spawn.h strings.h sysexits.h syslog.h termios.h
 unistd.h utime.h
