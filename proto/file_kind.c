@@ -1,8 +1,22 @@
 #include "proto/file_kind.h"
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "proto/utf8.h"
+
+enum { TEXT_BYTES = 64 };
+
+/* The last character may be cut at the end of the bytes. */
+static bool is_text(const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && (bytes[i] < '\t' || bytes[i] > '\r')))
+			return false;
+	return n >= TEXT_BYTES && utf8_valid(bytes, n) + 3 >= n;
+}
 
 enum file_kind file_kind(const void *first, size_t n)
 {
@@ -30,5 +44,19 @@ enum file_kind file_kind(const void *first, size_t n)
 	/* deflate, and no flags that gzip does not define */
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
 		return FILE_KIND_GZIP;
-	return FILE_KIND_OTHER;
+	return is_text(bytes, n) ? FILE_KIND_TEXT : FILE_KIND_OTHER;
+}
+
+const char *file_kind_name(enum file_kind kind)
+{
+	static const char *const names[] = {[FILE_KIND_GZIP] = "a gzip file",
+		[FILE_KIND_ZSTD] = "a Zstandard file",
+		[FILE_KIND_XZ] = "an xz file",
+		[FILE_KIND_BZIP2] = "a bzip2 file",
+		[FILE_KIND_ZIP] = "a zip file",
+		[FILE_KIND_NUMPY] = "a numpy file",
+		[FILE_KIND_TEXT] = "text",
+		[FILE_KIND_TOKENS] = NULL};
+
+	return names[kind];
 }

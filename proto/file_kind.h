@@ -18,9 +18,12 @@ enum file_kind {
 	FILE_KIND_BZIP2,
 	FILE_KIND_ZIP,
 	FILE_KIND_NUMPY,
+	FILE_KIND_TEXT,   /* 64 bytes or more of UTF-8, without control characters */
 	FILE_KIND_TOKENS, /* with that magic */
 };
 
 enum file_kind file_kind(const void *first, size_t n);
+/* "a gzip file", "text"; NULL: tokens, or not known. */
+const char *file_kind_name(enum file_kind kind);
 
 #endif

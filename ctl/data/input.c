@@ -102,33 +102,17 @@ static int read_file(
 	}
 }
 
-/* Why a file is not text, and what to do; NULL: it may be text. */
-static const char *not_text(enum file_kind kind)
-{
-	switch (kind) {
-	case FILE_KIND_ZIP:
-		return "a zip file; unpack it first";
-	case FILE_KIND_XZ:
-		return "an xz file; unpack it first: xz -dc FILE | gpt2ctl data prepare -o OUT -";
-	case FILE_KIND_BZIP2:
-		return "a bzip2 file; unpack it first: "
-		       "bzip2 -dc FILE | gpt2ctl data prepare -o OUT -";
-	case FILE_KIND_NUMPY:
-		return "a numpy file, not text";
-	case FILE_KIND_TOKENS:
-		return "already a token file; name it in data.train of a run spec";
-	case FILE_KIND_GZIP:
-	case FILE_KIND_ZSTD:
-	case FILE_KIND_OTHER:
-		break;
-	}
-	return NULL;
-}
+/* What to do with a file that is not text. */
+static const char *const advice[] = {[FILE_KIND_ZIP] = "; unpack it first",
+	[FILE_KIND_XZ] = "; unpack it first: xz -dc FILE | gpt2ctl data prepare -o OUT -",
+	[FILE_KIND_BZIP2] = "; unpack it first: bzip2 -dc FILE | gpt2ctl data prepare -o OUT -",
+	[FILE_KIND_NUMPY] = ", not text",
+	[FILE_KIND_TOKENS] = "already a token file; name it in data.train of a run spec"};
 
 /* Reads the first bytes and sets the packing. */
 static int begin(struct input *in, struct ctl_error *e)
 {
-	const char *what;
+	enum file_kind kind;
 	size_t k;
 
 	while (in->n < KIND_BYTES && !in->file_ended) {
@@ -136,10 +120,11 @@ static int begin(struct input *in, struct ctl_error *e)
 			return e->exit;
 		in->n += k;
 	}
-	what = not_text(file_kind(in->packed, in->n));
-	if (what)
-		return ctl_error_set(e, CTL_USAGE, "%.800s: %s", in->name, what);
-	switch (file_kind(in->packed, in->n)) {
+	kind = file_kind(in->packed, in->n);
+	if (advice[kind])
+		return ctl_error_set(e, CTL_USAGE, "%.800s: %s%s", in->name,
+			file_kind_name(kind) ? file_kind_name(kind) : "", advice[kind]);
+	switch (kind) {
 	case FILE_KIND_GZIP:
 		if (inflateInit2(&in->zlib, 15 + 16) != Z_OK) /* 16: gzip, not zlib's own */
 			memory_exhausted();

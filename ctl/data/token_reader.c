@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "ctl/data/token_file.h"
-#include "proto/utf8.h"
 #include "ctl/link/interrupt.h"
 #include "proto/digest.h"
 #include "proto/file_kind.h"
@@ -27,28 +26,6 @@ static int read_at(
 		? 0
 		: ctl_error_set(e, CTL_USAGE, "%.800s: %s", r->path,
 			  rc == -ENODATA ? "it became shorter while it was read" : strerror(-rc));
-}
-
-static const char *foreign(enum file_kind kind)
-{
-	switch (kind) {
-	case FILE_KIND_GZIP:
-		return "a gzip file";
-	case FILE_KIND_ZSTD:
-		return "a Zstandard file";
-	case FILE_KIND_XZ:
-		return "an xz file";
-	case FILE_KIND_BZIP2:
-		return "a bzip2 file";
-	case FILE_KIND_ZIP:
-		return "a zip file";
-	case FILE_KIND_NUMPY:
-		return "a numpy file";
-	case FILE_KIND_TOKENS:
-	case FILE_KIND_OTHER:
-		break;
-	}
-	return NULL;
 }
 
 static int read_header(struct token_reader *r, struct ctl_error *e)
@@ -76,16 +53,6 @@ static int read_header(struct token_reader *r, struct ctl_error *e)
 	return 0;
 }
 
-/* UTF-8 without control characters; the last character may be cut. */
-static bool is_text(const unsigned char *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && (bytes[i] < '\t' || bytes[i] > '\r')))
-			return false;
-	}
-	return n >= 64 && utf8_valid(bytes, n) + 3 >= n;
-}
-
 static int read_format(struct token_reader *r, struct ctl_error *e)
 {
 	unsigned char first[4096];
@@ -97,13 +64,10 @@ static int read_format(struct token_reader *r, struct ctl_error *e)
 	kind = file_kind(first, n);
 	if (kind == FILE_KIND_TOKENS)
 		return read_header(r, e);
-	if (foreign(kind))
-		return ctl_error_set(
-			e, CTL_USAGE, "%.800s: %s, not tokens", r->path, foreign(kind));
-	if (is_text(first, n))
-		return ctl_error_set(e, CTL_USAGE,
-			"%.800s: text, not tokens; gpt2ctl data prepare makes tokens of it",
-			r->path);
+	if (file_kind_name(kind))
+		return ctl_error_set(e, CTL_USAGE, "%.800s: %s, not tokens%s", r->path,
+			file_kind_name(kind),
+			kind == FILE_KIND_TEXT ? "; gpt2ctl data prepare makes tokens of it" : "");
 	if (r->bytes % 2 != 0)
 		return ctl_error_set(e, CTL_USAGE,
 			"%.800s: %lld bytes, an odd number (tokens have 2 bytes)", r->path,

@@ -120,27 +120,6 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 			(magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
-/*
- * UTF-8 without control characters; the last character may be cut at the end of the checked bytes.
- */
-static bool is_text(const uint8_t *bytes, int64_t n)
-{
-	size_t k;
-
-	for (int64_t i = 0; i < n; i += (int64_t)k) {
-		k = 1;
-		if (bytes[i] >= 0x80)
-			k = utf8_character((const char *)bytes + i, (size_t)(n - i));
-		else if (bytes[i] == 0x7f ||
-			(bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\r' &&
-				bytes[i] != '\t' && bytes[i] != '\f'))
-			return false;
-		if (k == 0)
-			return n - i < 4;
-	}
-	return true;
-}
-
 /* The format if the first bytes are certainly not uint16 tokens; NULL if they may be. */
 static const char *foreign_content(const uint8_t *bytes, int64_t n)
 {
@@ -149,34 +128,15 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 	uint8_t seen[256] = {0};
 	int64_t i;
 
-	switch (file_kind(bytes, (size_t)n)) {
-	case FILE_KIND_NUMPY:
-		return "a numpy file found";
-	case FILE_KIND_ZIP:
-		return "a zip file found";
-	case FILE_KIND_GZIP:
-		return "a gzip file found";
-	case FILE_KIND_ZSTD:
-		return "a Zstandard file found";
-	case FILE_KIND_XZ:
-		return "an xz file found";
-	case FILE_KIND_BZIP2:
-		return "a bzip2 file found";
-	case FILE_KIND_TOKENS: /* which was read as one */
-	case FILE_KIND_OTHER:
-		break;
-	}
+	if (file_kind_name(file_kind(bytes, (size_t)n)))
+		return file_kind_name(file_kind(bytes, (size_t)n));
 	for (i = 0; i < n; i++) {
 		if (i % 4 >= 2)
 			narrow = narrow && bytes[i] == 0;
 		else if (i % 4 == 0)
 			kinds += seen[bytes[i]]++ == 0;
 	}
-	if (n >= 64 && is_text(bytes, n))
-		return "text found; gpt2ctl data prepare makes tokens of it";
-	if (n >= 64 && narrow && kinds > 8)
-		return "32-bit numbers found";
-	return NULL;
+	return n >= 64 && narrow && kinds > 8 ? "32-bit numbers" : NULL;
 }
 
 static int check_raw(
@@ -186,8 +146,10 @@ static int check_raw(
 
 	if (foreign != NULL)
 		return fail(error, error_bytes, -EINVAL,
-			"%s: uint16 tokens, raw or with magic %d, expected, %s", d->path,
-			FILE_KIND_MAGIC, foreign);
+			"%s: uint16 tokens, raw or with magic %d, expected, %s found%s", d->path,
+			FILE_KIND_MAGIC, foreign,
+			strcmp(foreign, "text") == 0 ? "; gpt2ctl data prepare makes tokens of it"
+						     : "");
 	if (d->file_bytes % 2 != 0)
 		return fail(error, error_bytes, -EINVAL,
 			"%s: %" PRId64 " bytes, an even number expected (uint16 tokens)", d->path,
