@@ -50,6 +50,9 @@ struct exported {
 
 struct export
 {
+	struct artifact_source source; /* of model.safetensors */
+	int64_t at;                    /* the next tensor; -1: the header */
+	char *buffer;                  /* has the bytes of the last one */
 	const struct checkpoint *c;
 	const json_t *model; /* of the manifest */
 	enum safetensors_dtype dtype;
@@ -129,70 +132,55 @@ static int check_model(struct export *x)
 
 /* ---- model.safetensors ---- */
 
-static int write_tensor(struct export *x, int64_t i, FILE *file, const char *path)
+/* The tensor in the file's type and layout, in x->buffer: its bytes, or NULL with e. */
+static const char *read_tensor(struct export *x, int64_t i)
 {
 	const struct checkpoint_tensor *from = &x->c->tensors[i];
-	const struct safetensors_tensor *to = &x->tensor[i];
-	float *values = memory_zeroed(2 * (size_t)to->elems, sizeof(*values));
-	float *turned = values + to->elems;
-	int exit = 0;
+	const int64_t n = x->tensor[i].elems;
+	float *values = memory_zeroed(2 * (size_t)n, sizeof(*values)), *turned = values + n;
 
-	if (checkpoint_read(x->c, CHECKPOINT_MASTER, from->first, to->elems, values, x->e->message,
-		    sizeof(x->e->message)))
-		exit = x->e->exit = CTL_TRANSPORT;
-	if (!exit && x->layout[i] == LAYOUT_CONV1D) {
+	x->buffer = (char *)values;
+	if (checkpoint_read(x->c, CHECKPOINT_MASTER, from->first, n, values, x->e->message,
+		    sizeof(x->e->message))) {
+		x->e->exit = CTL_TRANSPORT;
+		return NULL;
+	}
+	if (x->layout[i] == LAYOUT_CONV1D) {
 		safetensors_transpose(turned, values, from->rows, from->cols);
-		memcpy(values, turned, (size_t)to->elems * sizeof(*values));
+		memcpy(values, turned, (size_t)n * sizeof(*values));
 	}
-	if (!exit) {
-		safetensors_convert(x->dtype, values, to->elems, turned);
-		if (fwrite(turned, 1, (size_t)to->bytes, file) != (size_t)to->bytes)
-			exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
-	}
-	free(values);
-	return exit;
+	safetensors_convert(x->dtype, values, n, turned);
+	return (const char *)turned;
 }
 
-static int write_tensors(struct export *x, FILE *file, const char *path, int64_t *bytes)
+/* The header, then each tensor: see artifact_write_from. */
+static int next_bytes(struct artifact_source *source, const char **bytes, size_t *n)
 {
-	size_t n;
-	char *header = safetensors_header(x->tensor, (size_t)x->c->n_tensors, &n);
-	int exit = 0;
+	struct export *x = (struct export *)source;
+	const int64_t i = x->at++;
 
-	*bytes = (int64_t)n;
-	if (fwrite(header, 1, n, file) != n)
-		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
-	free(header);
-	for (int64_t i = 0; i < x->c->n_tensors && !exit; i++) {
-		exit = write_tensor(x, i, file, path);
-		*bytes += x->tensor[i].bytes;
+	free(x->buffer);
+	x->buffer = NULL;
+	*n = 0;
+	if (i == x->c->n_tensors)
+		return 0;
+	if (i < 0) {
+		*bytes = x->buffer = safetensors_header(x->tensor, (size_t)x->c->n_tensors, n);
+		return 0;
 	}
-	if (!exit && (fflush(file) != 0 || fsync(fileno(file)) < 0))
-		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
-	return exit;
+	*bytes = read_tensor(x, i);
+	*n = (size_t)x->tensor[i].bytes;
+	return *bytes ? 0 : -EIO;
 }
 
-/* Written under a temporary name until it is complete. */
 static int write_weights(struct export *x, const char *dir, int64_t *bytes)
 {
-	char path[PATH_MAX], whole[PATH_MAX];
-	FILE *file;
-	int exit;
+	const int rc = artifact_write_from(dir, EXPORT_WEIGHTS, &x->source, 0, bytes);
 
-	if (snprintf(path, sizeof(path), "%s/." EXPORT_WEIGHTS ".tmp", dir) >= (int)sizeof(path) ||
-		snprintf(whole, sizeof(whole), "%s/" EXPORT_WEIGHTS, dir) >= (int)sizeof(whole))
-		return ctl_error_set(x->e, CTL_USAGE, "%s: the path is too long", dir);
-	file = fopen(path, "we");
-	if (!file)
-		return ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
-	exit = write_tensors(x, file, path, bytes);
-	if (fclose(file) != 0 && !exit)
-		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
-	if (!exit && rename(path, whole) < 0)
-		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", whole, strerror(errno));
-	if (exit)
-		unlink(path);
-	return exit;
+	free(x->buffer);
+	if (rc && !x->e->exit)
+		ctl_error_set(x->e, CTL_TRANSPORT, "%s/" EXPORT_WEIGHTS ": %s", dir, strerror(-rc));
+	return x->e->exit;
 }
 
 /* ---- config.json ---- */
@@ -273,8 +261,12 @@ static int make_folder(const char *dir, bool *made, struct ctl_error *e)
 static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype, const char *dir,
 	struct exported *out, struct ctl_error *e)
 {
-	struct export x = {
-		.c = c, .model = json_object_get(c->manifest, "model"), .dtype = dtype, .e = e};
+	struct export x = {.source = {.next = next_bytes},
+		.at = -1,
+		.c = c,
+		.model = json_object_get(c->manifest, "model"),
+		.dtype = dtype,
+		.e = e};
 	const size_t n = (size_t)c->n_tensors;
 	struct exported made = {0};
 	bool new_folder;
