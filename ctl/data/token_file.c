@@ -12,6 +12,7 @@
 
 #include "proto/file_kind.h"
 #include "proto/host/file.h"
+#include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 
 enum {
@@ -29,35 +30,18 @@ static off_t token_offset(const struct token_file *f, int64_t token)
 	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
 }
 
-/* Whether the current folder was removed. */
-static bool is_nowhere(void)
-{
-	char *here = realpath(".", NULL);
-
-	free(here);
-	return !here;
-}
-
-/* The error for tmp_path, which names the user's path if that is enough. */
 static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
 {
 	char *copy = memory_text(f->path);
-	const char *folder = dirname(copy);
 
-	if (error == ENOENT && access(folder, F_OK) != 0)
+	if (error == ENOENT)
 		ctl_error_set(e, CTL_USAGE,
 			"%s: parent directory does not exist\nmake it: mkdir -p %s", f->path,
-			folder);
-	else if (error == ENOENT && f->path[0] != '/' && is_nowhere())
-		ctl_error_set(e, CTL_USAGE, "%s: the current folder: %s", f->path, strerror(error));
-	else if (error == ENOTDIR || access(folder, F_OK) != 0)
-		ctl_error_set(e, CTL_TRANSPORT, "%s: %s: %s", f->path, folder, strerror(error));
-	else if (access(f->tmp_path, F_OK) == 0)
-		io_error(e, f->tmp_path, error); /* the temporary file itself is the problem */
-	else
-		io_error(e, f->path, error);
-	if (error == ENOENT || error == ENOTDIR)
-		e->exit = CTL_USAGE;
+			dirname(copy));
+	else if (error == ENOTDIR)
+		ctl_error_set(e, CTL_USAGE, "%s: %s: %s", f->path, dirname(copy), strerror(error));
+	else /* the temporary file itself may be the problem */
+		io_error(e, access(f->tmp_path, F_OK) == 0 ? f->tmp_path : f->path, error);
 	free(copy);
 	return e->exit;
 }
@@ -212,16 +196,10 @@ static int write_header(struct token_file *f, struct ctl_error *e)
 static int sync_folder(const char *path)
 {
 	char *copy = memory_text(path);
-	int fd, error = 0;
+	const int rc = filesystem_sync(dirname(copy));
 
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	free(copy);
-	if (fd < 0)
-		return -errno;
-	if (fsync(fd) != 0)
-		error = -errno;
-	close(fd);
-	return error;
+	return rc;
 }
 
 int token_file_commit(struct token_file *f, struct ctl_error *e)
