@@ -19,114 +19,56 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/*
- * Adds the page below run *below (0: from the newest) to the end of runs, newest first: 0 with
- * *below updated, 0 in it if there is no more; or an exit code with e.
- */
-static int take_page(struct client *c, const char *state, int64_t limit, json_int_t *below,
-	json_t *runs, struct ctl_error *e)
+/* Whether the options ask for runs in this state. */
+static bool is_wanted(const char *const *states, size_t n_states, const json_t *run)
 {
-	json_t *params = json_pack("{s:b, s:I}", "newest", 1, "limit", (json_int_t)limit);
-	json_t *reply;
-	int exit;
+	const char *state = json_string_value(json_object_get(run, "state"));
+	bool wanted = n_states == 0;
 
-	if (*below > 0)
-		json_object_set_new(params, "after", json_integer(*below));
-	if (state)
-		json_object_set_new(params, "state", json_string(state));
-	exit = client_request(c, METHOD_LIST, params, CLIENT_REPLY_S, &reply, e);
-	if (exit)
-		return exit;
-	*below = json_integer_value(json_object_get(reply, "next"));
-	if (json_array_extend(runs, json_object_get(reply, "runs")) != 0)
-		exit = ctl_error_set(e, CTL_TRANSPORT, "list: gpt2d sent no runs");
-	json_decref(reply);
-	return exit;
+	for (size_t i = 0; i < n_states; i++)
+		wanted |= state && strcmp(states[i], state) == 0;
+	return wanted;
 }
 
-/* Adds to runs. limit 0: all. *more: older ones were left out. */
-static int fetch(struct client *c, const char *state, int64_t limit, json_t *runs, bool *more,
-	struct ctl_error *e)
+/*
+ * Adds the newest runs in these states (n_states 0: in all) to runs, the newest first, limit of
+ * them (0: all). *older: runs were left out. gpt2ctl itself picks the runs of several states: a run
+ * that changes its state meanwhile is listed once.
+ */
+static int fetch(struct client *c, const char *const *states, size_t n_states, int64_t limit,
+	json_t *runs, bool *older, struct ctl_error *e)
 {
-	const int64_t before = (int64_t)json_array_size(runs);
+	json_t *reply, *run;
 	json_int_t below = 0;
-	int64_t left;
-	int exit;
+	size_t i;
 
 	do {
-		left = limit - ((int64_t)json_array_size(runs) - before);
+		const int64_t left = limit - (int64_t)json_array_size(runs);
+		const bool few = limit > 0 && left < PAGE_RUNS && n_states < 2;
+		json_t *params = json_pack(
+			"{s:b, s:I}", "newest", 1, "limit", (json_int_t)(few ? left : PAGE_RUNS));
+		int exit;
 
-		exit = take_page(c, state, limit > 0 && left < PAGE_RUNS ? left : PAGE_RUNS, &below,
-			runs, e);
-		left = limit - ((int64_t)json_array_size(runs) - before);
-	} while (!exit && below > 0 && (limit == 0 || left > 0));
-	*more |= below > 0;
-	return exit;
-}
-
-struct place {
-	int64_t id;
-	size_t at;
-};
-
-static int later(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->id != y->id)
-		return x->id < y->id ? 1 : -1;
-	return (x->at < y->at) - (x->at > y->at);
-}
-
-/*
- * Keeps the newest of runs, the newest last. A run that changed its state between two requests is
- * in two replies; the last one counts.
- */
-static json_t *newest_last(const json_t *runs, int64_t limit, bool *more)
-{
-	const size_t n = json_array_size(runs);
-	struct place *places = memory_zeroed(n + 1, sizeof(*places));
-	json_t *out = json_array();
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++)
-		places[i] = (struct place){format_int(json_array_get(runs, i), "id", 0), i};
-	qsort(places, n, sizeof(*places), later);
-	for (size_t i = 0; i < n; i++)
-		if (kept == 0 || places[kept - 1].id != places[i].id)
-			places[kept++] = places[i];
-	if (limit > 0 && kept > (size_t)limit) {
-		kept = (size_t)limit;
-		*more = true;
-	}
-	while (kept > 0)
-		json_array_append(out, json_array_get(runs, places[--kept].at));
-	free(places);
-	return out;
-}
-
-static bool asks_for(const struct options *args, const char *state)
-{
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "state") == 0 &&
-			strcmp(args->values[i].text, state) == 0)
-			return true;
-	return false;
-}
-
-/* In the order of the states, so that a run that changes its state meanwhile is not missed. */
-static int fetch_all(struct client *c, const struct options *args, int64_t limit, json_t *runs,
-	bool *more, struct ctl_error *e)
-{
-	const struct states_row *row = states_table;
-	int exit = 0;
-
-	if (!options_has(args, "state"))
-		return fetch(c, NULL, limit, runs, more, e);
-	for (; row->name && !exit; row++)
-		if (asks_for(args, row->name))
-			exit = fetch(c, row->name, limit, runs, more, e);
-	return exit;
+		if (below > 0)
+			json_object_set_new(params, "after", json_integer(below));
+		if (n_states == 1)
+			json_object_set_new(params, "state", json_string(states[0]));
+		exit = client_request(c, METHOD_LIST, params, CLIENT_REPLY_S, &reply, e);
+		if (exit)
+			return exit;
+		json_array_foreach(json_object_get(reply, "runs"), i, run) {
+			if (!is_wanted(states, n_states, run))
+				continue;
+			*older = limit > 0 && json_array_size(runs) == (size_t)limit;
+			if (*older)
+				break;
+			json_array_append(runs, run);
+		}
+		below = json_integer_value(json_object_get(reply, "next"));
+		json_decref(reply);
+	} while (below > 0 && !*older && (limit == 0 || json_array_size(runs) < (size_t)limit));
+	*older |= below > 0;
+	return 0;
 }
 
 static void print_list(struct output *o, const json_t *reply)
@@ -158,23 +100,26 @@ static void print_list(struct output *o, const json_t *reply)
 
 static int run(struct ctl *ctl, const struct options *args)
 {
-	const int64_t limit = options_int(args, "limit", LIMIT_DEFAULT);
-	json_t *runs = json_array(), *result;
+	const char **states = memory_zeroed(args->n_values + 1, sizeof(*states));
+	const size_t n_states = options_all(args, "state", states);
+	json_t *newest = json_array(), *runs = json_array(), *result;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
-	bool more = false;
+	bool older = false;
 	int exit = client_open(&ctl->link, &c, &e);
 
 	if (!exit)
-		exit = fetch_all(c, args, limit, runs, &more, &e);
+		exit = fetch(c, states, n_states, options_int(args, "limit", LIMIT_DEFAULT), newest,
+			&older, &e);
 	client_close(c);
-	if (!exit) {
-		result = newest_last(runs, limit, &more);
-		result = json_pack("{s:o, s:b}", "runs", result, "older", more);
+	for (size_t i = json_array_size(newest); i > 0; i--)
+		json_array_append(runs, json_array_get(newest, i - 1));
+	result = json_pack("{s:o, s:b}", "runs", runs, "older", older);
+	if (!exit)
 		output_print(&ctl->output, "list", result, print_list);
-		json_decref(result);
-	}
-	json_decref(runs);
+	json_decref(result);
+	json_decref(newest);
+	free(states);
 	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 
