@@ -415,6 +415,54 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	return exit;
 }
 
+/* Adds the arrays of page to those of all, and its count. */
+static void add_page(json_t *all, json_t *page, const char *count)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(page, key, value) {
+		json_t *sum = json_object_get(all, key);
+
+		if (json_is_array(value))
+			json_array_extend(sum, value);
+		else if (count && strcmp(key, count) == 0)
+			json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
+	}
+}
+
+int client_request_pages(struct client *c, const char *method, json_t *params, int deadline_s,
+	const char *count, json_t **result, struct ctl_error *e)
+{
+	json_t *all = NULL, *page;
+	json_int_t after = 0, next;
+	int exit;
+
+	do {
+		exit = client_request(c, method, json_incref(params), deadline_s, &page, e);
+		if (exit)
+			break;
+		next = json_integer_value(json_object_get(page, "next"));
+		if (next != 0 && next <= after)
+			exit = ctl_error_set(
+				e, CTL_TRANSPORT, "%s: gpt2d sent no next page", c->asked);
+		after = next;
+		json_object_set_new(params, "after", json_integer(after));
+		if (all)
+			add_page(all, page, count);
+		else
+			all = json_incref(page);
+		json_decref(page);
+	} while (!exit && after != 0);
+	json_decref(params);
+	json_object_del(all, "next");
+	if (exit)
+		json_decref(all);
+	else
+		*result = all;
+	return exit;
+}
+
 int client_ask(const struct client_options *options, const char *method, json_t *params,
 	json_t **result, struct ctl_error *e)
 {

@@ -68,6 +68,12 @@ void client_before_notice(struct client *c, void (*before)(void *of), void *of);
  */
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);
+/*
+ * client_request for each page: "next" of a page is "after" of the next one. *result is the first
+ * page with the arrays of all pages, and the sum of the member count (NULL: none), without "next".
+ */
+int client_request_pages(struct client *c, const char *method, json_t *params, int deadline_s,
+	const char *count, json_t **result, struct ctl_error *e);
 /* client_request on a new connection, with CLIENT_REPLY_S. */
 int client_ask(const struct client_options *options, const char *method, json_t *params,
 	json_t **result, struct ctl_error *e);

@@ -267,61 +267,25 @@ static int check_files(struct client *c, json_t *result, bool *altered, struct c
 
 /* ---- the verb ---- */
 
-/* In the words of the command line. */
-static void name_option(int64_t id, int64_t segment, struct ctl_error *e)
-{
-	const int64_t segments = format_int(e->data, "segments", 0);
-
-	if (segment > 0 && segments > 0)
-		ctl_error_set(e, e->exit,
-			"--segment %lld: run %lld has %lld segment%s, the first is 1",
-			(long long)segment, (long long)id, (long long)segments,
-			segments > 1 ? "s" : "");
-}
-
-/* *result gets the files of all pages. */
+/* The files of the run, or of a segment (0: of all). */
 static int fetch(
 	struct client *c, int64_t id, int64_t segment, json_t **result, struct ctl_error *e)
 {
-	json_t *all = NULL, *page, *next = NULL;
-	int64_t after = 0, left_out = 0;
-	int exit = 0;
+	json_t *params = json_pack("{s:I}", "id", (json_int_t)id);
+	int64_t segments;
+	int exit;
 
-	do {
-		json_t *params = json_pack("{s:I}", "id", (json_int_t)id);
-
-		if (segment > 0)
-			json_object_set_new(params, "segment", json_integer(segment));
-		else if (after > 0)
-			json_object_set_new(params, "after", json_integer(after));
-		exit = client_request(c, METHOD_ARTIFACTS, params, CLIENT_CHECK_S, &page, e);
-		if (exit) {
-			name_option(id, segment, e);
-			break;
-		}
-		next = json_object_get(page, "next");
-		if (json_is_integer(next) && json_integer_value(next) <= after)
-			exit = ctl_error_set(
-				e, CTL_TRANSPORT, "artifacts: gpt2d sent no next page");
-		after = json_is_integer(next) ? json_integer_value(next) : 0;
-		left_out += format_int(page, "left_out", 0);
-		if (all == NULL) {
-			all = page;
-			continue;
-		}
-		json_array_extend(json_object_get(all, "files"), json_object_get(page, "files"));
-		json_array_extend(
-			json_object_get(all, "missing"), json_object_get(page, "missing"));
-		json_decref(page);
-	} while (!exit && after > 0);
-	if (exit) {
-		json_decref(all);
-		return exit;
-	}
-	json_object_del(all, "next");
-	json_object_set_new(all, "left_out", json_integer(left_out));
-	*result = all;
-	return 0;
+	if (segment > 0)
+		json_object_set_new(params, "segment", json_integer(segment));
+	exit = client_request_pages(
+		c, METHOD_ARTIFACTS, params, CLIENT_CHECK_S, "left_out", result, e);
+	segments = format_int(e->data, "segments", 0);
+	if (exit && segment > 0 && segments > 0)
+		ctl_error_set(e, exit,
+			"--segment %lld: run %lld has %lld segment%s, the first is 1",
+			(long long)segment, (long long)id, (long long)segments,
+			segments > 1 ? "s" : "");
+	return exit;
 }
 
 static int run(struct ctl *ctl, const struct options *args)

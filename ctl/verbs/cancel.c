@@ -20,24 +20,18 @@ static const struct option_row options[] = {
 /* IDs of the caller's runs in a state, added to ids: 0, or an exit status with e. */
 static int own_runs(struct client *c, const char *state, json_t *ids, struct ctl_error *e)
 {
-	json_int_t after = 0;
 	json_t *reply, *run;
 	size_t i;
-	int exit;
+	const int exit = client_request_pages(c, METHOD_LIST,
+		json_pack("{s:s, s:i}", "state", state, "limit", PAGE_RUNS), CLIENT_REPLY_S, NULL,
+		&reply, e);
 
-	do {
-		exit = client_request(c, METHOD_LIST,
-			json_pack("{s:s, s:i, s:I}", "state", state, "limit", PAGE_RUNS, "after",
-				after),
-			CLIENT_REPLY_S, &reply, e);
-		if (exit)
-			return exit;
-		json_array_foreach(json_object_get(reply, "runs"), i, run)
-			if (format_int(run, "uid", -1) == (int64_t)getuid())
-				json_array_append_new(ids, json_integer(format_int(run, "id", 0)));
-		after = json_integer_value(json_object_get(reply, "next"));
-		json_decref(reply);
-	} while (after > 0);
+	if (exit)
+		return exit;
+	json_array_foreach(json_object_get(reply, "runs"), i, run)
+		if (format_int(run, "uid", -1) == (int64_t)getuid())
+			json_array_append_new(ids, json_integer(format_int(run, "id", 0)));
+	json_decref(reply);
 	return 0;
 }
 
