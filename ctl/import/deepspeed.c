@@ -240,7 +240,7 @@ static void take_same(struct conversion *c, const struct member *m)
 	if (m->node->type == SPEC_JSON_NULL)
 		harmless(c, m, "null, the same as absent");
 	else if (is_auto(m))
-		take_auto(c, m, m->row->automatic, m->row->automatic ? m->row->text : NULL);
+		take_auto(c, m, m->row->automatic, m->row->text);
 	else
 		put(c, m->row->to, m->node->at, spec_draft_json(c->json, m->node));
 }
@@ -323,15 +323,6 @@ static void take_group(struct conversion *c, const struct member *m)
 static bool batch_says(const struct conversion *c, const char *key)
 {
 	return says(c, key) || set_of(c, key);
-}
-
-static void take_batch(struct conversion *c, const struct member *m)
-{
-	if (is_auto(m))
-		take_auto(c, m, NULL,
-			"train_micro_batch_size_per_gpu x gradient_accumulation_steps x gpus");
-	else
-		take_same(c, m);
 }
 
 static void take_micro_batch(struct conversion *c, const struct member *m)
@@ -421,8 +412,6 @@ static void take_total_steps(struct conversion *c, const struct member *m)
 	else if (!is_auto(m)) /* else it is missing */
 		take_same(c, m);
 }
-
-/* else it is missing */
 
 /* An object, or in old files true or false. */
 static void take_zero(struct conversion *c, const struct member *m)
@@ -534,7 +523,6 @@ static void (*const takes[DEEPSPEED_USES])(struct conversion *c, const struct me
 	[DEEPSPEED_NO_EFFECT] = take_no_effect,
 	[DEEPSPEED_OFF] = take_off,
 	[DEEPSPEED_STAGE3] = take_stage3,
-	[DEEPSPEED_BATCH] = take_batch,
 	[DEEPSPEED_MICRO_BATCH] = take_micro_batch,
 	[DEEPSPEED_ACCUMULATION] = take_accumulation,
 	[DEEPSPEED_OPTIMIZER_TYPE] = take_optimizer_type,

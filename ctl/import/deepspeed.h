@@ -55,7 +55,6 @@ enum deepspeed_use {
 	DEEPSPEED_OFF,    /* harmless with an inert value, else unsupported */
 	DEEPSPEED_STAGE3, /* no effect below stage 3; at stage 3 as DEEPSPEED_OFF */
 	/* all other rows are single keys */
-	DEEPSPEED_BATCH,
 	DEEPSPEED_MICRO_BATCH,
 	DEEPSPEED_ACCUMULATION,
 	DEEPSPEED_OPTIMIZER_TYPE,
@@ -85,7 +84,7 @@ struct deepspeed_row {
 	const char *inert;
 	const char *member;
 	const char *automatic; /* the value of "auto", as JSON; NULL: the spec's default */
-	const char *text;      /* the reason, or the source of `automatic` */
+	const char *text;      /* the reason, or the source of the value of "auto" */
 };
 
 extern const struct deepspeed_row deepspeed_table[];

@@ -27,7 +27,8 @@
 #define OWN_ORDER  "gpt2d reads the sequences in the order of its seed"
 
 const struct deepspeed_row deepspeed_table[] = {
-	{ONE("train_batch_size", BATCH), .to = SPEC_KEY_BATCH},
+	{SAME("train_batch_size", BATCH),
+		.text = "train_micro_batch_size_per_gpu x gradient_accumulation_steps x gpus"},
 	{ONE("train_micro_batch_size_per_gpu", MICRO_BATCH), .to = SPEC_KEY_MICRO_BATCH},
 	{ONE("gradient_accumulation_steps", ACCUMULATION), .to = SPEC_KEY_ACCUMULATION},
 	{OFF("managed_gradient_accumulation", "true|null", "gpt2d itself counts the micro-steps")},

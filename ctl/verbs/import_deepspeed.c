@@ -70,11 +70,7 @@ static int refuse_lost(
 	return exit;
 }
 
-/*
- * Reads source's text as a DeepSpeed configuration, and prints the list of its keys on stderr,
- * unless --quiet is given. 0, or the exit status of a printed error: the file cannot be read, or
- * --strict is given and a key has no counterpart. *import is the caller's in every case.
- */
+/* import_deepspeed_convert without the new text. */
 static int read_source(
 	struct ctl *ctl, const struct spec_source *source, struct deepspeed_import *import)
 {
