@@ -45,7 +45,6 @@ struct client {
 	bool patient;      /* no deadline: also report when gpt2d answers again */
 	bool silent;       /* the silence was reported */
 	bool lost, unsent;
-	bool changed;               /* an earlier request on this connection changed something */
 	bool reopened, restarted;   /* by client_reopen */
 	bool heard;                 /* an event came, or gpt2d was restarted, since then */
 	struct event *first, **end; /* kept for client_next */
@@ -316,7 +315,6 @@ static void add_check(const struct request *r, const char *before, struct ctl_er
 /* No reply came: e gets the subject, and the consequence. exit: the code so far. */
 static int explain(struct client *c, const struct request *r, int exit, struct ctl_error *e)
 {
-	const char *undone = c->changed ? "nothing else is changed" : "nothing is changed";
 	const bool submits = r->change || strcmp(r->method, METHOD_DRY_RUN) == 0;
 	struct ctl_error old = *e;
 
@@ -324,9 +322,9 @@ static int explain(struct client *c, const struct request *r, int exit, struct c
 		return exit;
 	if (c->lost && c->unsent)
 		return ctl_error_set(e, CTL_NOT_NOW,
-			"%s: gpt2d closed the connection before it had the whole request%s%s\n"
+			"%s: gpt2d closed the connection before it had the whole request%s\n"
 			"check with: gpt2ctl status",
-			c->asked, submits ? ": " : "", submits ? undone : "");
+			c->asked, submits ? ", which changes nothing" : "");
 	ctl_error_set(e, exit, "%s: %.1300s%s", c->asked, old.message,
 		c->lost ? " before it replied" : "");
 	if (e->code)
@@ -334,7 +332,7 @@ static int explain(struct client *c, const struct request *r, int exit, struct c
 	if (c->lost)
 		add_check(r, "", e);
 	else if (c->unsent && submits)
-		ctl_error_add(e, "gpt2d does not have the whole request: %s", undone);
+		ctl_error_add(e, "gpt2d does not have the whole request, which changes nothing");
 	else if (exit != CTL_TRANSPORT && r->change)
 		add_check(r, "gpt2d may still do it; ", e);
 	return exit;
@@ -409,7 +407,6 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		exit = unanswered(c, error, e);
 	else
 		exit = connection_lost(c, e, error);
-	c->changed |= exit == 0 && r.change;
 	if (exit && c->hello && !e->data && (!e->code || ctl_error_leaves_open(exit)))
 		exit = explain(c, &r, exit, e);
 	return exit;
