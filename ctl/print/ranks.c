@@ -23,7 +23,8 @@ const char *ranks_load(const json_t *object, char *out, size_t out_bytes)
 	return out;
 }
 
-const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BYTES])
+/* "61.2 GB", or "-" */
+static const char *size_of(const json_t *object, const char *key, char out[FORMAT_BYTES])
 {
 	if (!json_is_integer(json_object_get(object, key)))
 		return "-";
@@ -56,13 +57,6 @@ static void cell_unit(struct table *table, double value, const char *unit)
 
 /* ---- the columns of a rank on a GPU, and of one on processors ---- */
 
-static void gpu_columns(struct table *table, const struct term *t)
-{
-	table_columns(table, "GPU\tGPU MEMORY\t>TEMP\t>POWER\t>CPU");
-	if (t->width >= DEVICE_COLUMNS)
-		table_columns(table, "DEVICE");
-}
-
 static void gpu_cells(
 	struct table *table, const struct term *t, const json_t *rank, const char *device)
 {
@@ -74,7 +68,7 @@ static void gpu_cells(
 	cell_share(table, t, busy, percent);
 	cell_share(table, t,
 		format_real(gpu, "memory_used_bytes") / format_real(gpu, "memory_total_bytes"),
-		ranks_size(gpu, "memory_used_bytes", used));
+		size_of(gpu, "memory_used_bytes", used));
 	cell_unit(table, format_real(gpu, "temperature_c"), "C");
 	cell_unit(table, format_real(gpu, "power_w"), "W");
 	table_cell(table, "%s", ranks_load(rank, load, sizeof(load)));
@@ -90,7 +84,7 @@ static void cpu_cells(struct table *table, const struct term *t, const json_t *r
 
 	cell_share(table, t, format_real(rank, "cpu_load") / threads,
 		ranks_load(rank, load, sizeof(load)));
-	table_cell(table, "%s", ranks_size(rank, "rss_bytes", rss));
+	table_cell(table, "%s", size_of(rank, "rss_bytes", rss));
 	table_cell(table, "%s", device);
 }
 
@@ -129,10 +123,10 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 
 	table_init(&table);
 	table_columns(&table, nodes ? ">RANK\t>NODE\tSTATE\t>PID" : ">RANK\tSTATE\t>PID");
-	if (gpus)
-		gpu_columns(&table, t);
-	else
-		table_columns(&table, "CPU\t>MEMORY\tDEVICE");
+	table_columns(
+		&table, gpus ? "GPU\tGPU MEMORY\t>TEMP\t>POWER\t>CPU" : "CPU\t>MEMORY\tDEVICE");
+	if (gpus && t->width >= DEVICE_COLUMNS)
+		table_columns(&table, "DEVICE");
 	json_array_foreach(ranks, i, rank) {
 		if (i == rows)
 			break;

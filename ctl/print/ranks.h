@@ -16,8 +16,6 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows);
 int ranks_print_others(const struct term *t, const json_t *ranks, int rows);
 /* cpu_load as "98%" of a processor, or "-". */
 const char *ranks_load(const json_t *object, char *out, size_t out_bytes);
-/* "61.2 GB", or "-" */
-const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
 
 /* Whether a rank runs on another node than the leader's. */
 bool ranks_on_nodes(const json_t *ranks);

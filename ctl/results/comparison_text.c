@@ -470,18 +470,12 @@ static const char *find_remedy(const char *reason)
 /* The arm of the row, or the baseline. */
 static bool has_failed(const json_t *comparison, const json_t *row)
 {
-	char own[80], base[80], name[80];
-	const json_t *arm;
-	size_t i;
+	const json_t *arms = json_object_get(comparison, "arms");
+	const json_t *own = comparison_text_arm(arms, json_object_get(row, "arm"));
+	const json_t *base = comparison_text_arm(arms, json_object_get(comparison, "baseline"));
 
-	name_of(row, own);
-	format_string(comparison, "baseline", "", base, sizeof(base));
-	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
-		if (json_is_true(json_object_get(arm, "failed")) &&
-			(strcmp(name_of(arm, name), own) == 0 || strcmp(name, base) == 0))
-			return true;
-	}
-	return false;
+	return json_is_true(json_object_get(own, "failed")) ||
+		json_is_true(json_object_get(base, "failed"));
 }
 
 /* The training of one block, warm-up included. */
