@@ -177,16 +177,6 @@ static const char *unpack_zstd(struct input *in, unsigned char *out, size_t room
 	return ZSTD_isError(rc) ? ZSTD_getErrorName(rc) : NULL;
 }
 
-/* Zeros after the last member are padding, as tar and tape drives add. */
-static bool only_zeros(const struct input *in)
-{
-	for (size_t i = in->at; i < in->n; i++) {
-		if (in->packed[i] != 0)
-			return false;
-	}
-	return true;
-}
-
 static int unpack(struct input *in, unsigned char *out, size_t room, size_t *n, struct ctl_error *e)
 {
 	const bool gzip = in->packing == PACKING_GZIP;
@@ -201,10 +191,6 @@ static int unpack(struct input *in, unsigned char *out, size_t room, size_t *n, 
 		}
 		if (in->file_ended && in->at == in->n && !in->open_member)
 			return 0;
-		if (!in->open_member && only_zeros(in)) {
-			in->at = in->n;
-			continue;
-		}
 		error = gzip ? unpack_gzip(in, out, most, n) : unpack_zstd(in, out, most, n);
 		if (error)
 			return ctl_error_set(e, CTL_USAGE, "%.800s: %s: %s", in->name,
