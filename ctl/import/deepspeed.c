@@ -67,22 +67,9 @@ static void note(struct conversion *c, struct spec_place at, const char *key,
 /* The node of a dotted key; NULL: not in the file, or null. */
 static const struct spec_json_node *find(const struct conversion *c, const char *key)
 {
-	const struct spec_json_node *object = &c->json->node[0], *found;
-	size_t n;
+	const struct spec_json_node *node = spec_json_find(c->json, &c->json->node[0], key);
 
-	for (;; key += n + 1) {
-		n = strcspn(key, ".");
-		found = NULL;
-		for (uint32_t i = object->child; i && object->type == SPEC_JSON_OBJECT;
-			i = c->json->node[i].next)
-			if (strncmp(c->json->node[i].key, key, n) == 0 && !c->json->node[i].key[n])
-				found = &c->json->node[i];
-		if (!found || found->type == SPEC_JSON_NULL)
-			return NULL;
-		if (!key[n])
-			return found;
-		object = found;
-	}
+	return node && node->type != SPEC_JSON_NULL ? node : NULL;
 }
 
 static bool is_text(const struct spec_json_node *node, const char *text)

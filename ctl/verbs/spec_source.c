@@ -115,33 +115,6 @@ static const char *with_option(const struct options *args, const char *key, char
 	return key;
 }
 
-/*
- * The place of a dotted key below the object at index; {0}: not in the text. Names of arms and keys
- * may have dots, so all ways to split the key are tried.
- */
-static struct spec_place place_below(const struct spec_json *json, uint32_t index, const char *key)
-{
-	const struct spec_json_node *node = &json->node[index];
-
-	if (node->type != SPEC_JSON_OBJECT)
-		return (struct spec_place){0};
-	for (uint32_t at = node->child; at != 0; at = json->node[at].next) {
-		const struct spec_json_node *member = &json->node[at];
-		const size_t n = strlen(member->key);
-		struct spec_place found = {0};
-
-		if (strncmp(member->key, key, n) != 0)
-			continue;
-		if (key[n] == '\0')
-			return member->at;
-		if (key[n] == '.')
-			found = place_below(json, at, key + n + 1);
-		if (found.line > 0)
-			return found;
-	}
-	return (struct spec_place){0};
-}
-
 static struct spec_place place_of(const struct spec_source *s, const char *key)
 {
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
@@ -151,7 +124,10 @@ static struct spec_place place_of(const struct spec_source *s, const char *key)
 	if (s->draft)
 		at = spec_draft_place(s->draft, key);
 	else if (s->rerun_of == 0 && spec_json_parse(s->text, s->n, &json, errors) == 0) {
-		at = place_below(&json, 0, key);
+		const struct spec_json_node *node = spec_json_find(&json, &json.node[0], key);
+
+		if (node)
+			at = node->at;
 		spec_json_finish(&json);
 	}
 	free(errors);

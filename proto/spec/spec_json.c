@@ -482,6 +482,26 @@ void spec_json_finish(struct spec_json *json)
 	*json = (struct spec_json){0};
 }
 
+const struct spec_json_node *spec_json_find(
+	const struct spec_json *json, const struct spec_json_node *object, const char *key)
+{
+	const struct spec_json_node *found = NULL;
+	uint32_t i = object->type == SPEC_JSON_OBJECT ? object->child : 0;
+
+	for (; i != 0 && !found; i = json->node[i].next) {
+		const struct spec_json_node *member = &json->node[i];
+		const size_t n = strlen(member->key);
+
+		if (strncmp(member->key, key, n) != 0)
+			continue;
+		if (key[n] == '\0')
+			found = member;
+		else if (key[n] == '.')
+			found = spec_json_find(json, member, key + n + 1);
+	}
+	return found;
+}
+
 const char *spec_json_describe(const struct spec_json_node *node, char *text, size_t bytes)
 {
 	static const char *const names[] = {

@@ -53,6 +53,13 @@ int spec_json_parse_object(
 	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 void spec_json_finish(struct spec_json *json);
 
+/*
+ * The member of object, a node, with this dotted key; NULL: none. Keys may have dots themselves, so
+ * all ways to split the key are tried.
+ */
+const struct spec_json_node *spec_json_find(
+	const struct spec_json *json, const struct spec_json_node *object, const char *key);
+
 /* A description of a node for a message: `the string "x"`, `true`, `an object`. Returns text. */
 const char *spec_json_describe(const struct spec_json_node *node, char *text, size_t bytes);
 
