@@ -6,14 +6,12 @@
 #include "ctl/completion.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include "ctl/print/format.h"
 #include "ctl/print/states.h"
 #include "ctl/verb_table.h"
+#include "proto/host/clock.h"
 #include "proto/spec/spec_table.h"
 
 enum { RUNS_MAX = 100, PATIENCE_MS = 700 };
@@ -84,22 +82,6 @@ static void offer_settings(const struct place *p)
 	}
 }
 
-static void give_up(int number)
-{
-	_exit(0);
-}
-
-/* A stopped or busy gpt2d must not delay the shell. */
-static void limit_time(void)
-{
-	const struct itimerval limit = {.it_value = {.tv_usec = (suseconds_t)PATIENCE_MS * 1000}};
-	struct sigaction action = {.sa_handler = give_up};
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &limit, NULL);
-}
-
 /* Candidates for a run: its ID, or the beginning of its name. */
 static void offer_run(const struct place *p, const json_t *run)
 {
@@ -120,14 +102,16 @@ static void offer_run(const struct place *p, const json_t *run)
 
 static void offer_runs(const struct place *p)
 {
+	struct client_options link = p->link;
 	struct ctl_error e = {0};
 	json_t *reply, *run;
 	size_t i;
 
-	fflush(p->out);
-	limit_time();
-	if (client_ask(&p->link, METHOD_LIST,
-		    json_pack("{s:b, s:i}", "newest", 1, "limit", RUNS_MAX), &reply, &e) != 0) {
+	/* a stopped or busy gpt2d must not delay the shell */
+	link.until_ns = clock_mono_ns() + PATIENCE_MS * CLOCK_MS_NS;
+	link.notices = NULL;
+	if (client_ask(&link, METHOD_LIST, json_pack("{s:b, s:i}", "newest", 1, "limit", RUNS_MAX),
+		    &reply, &e) != 0) {
 		ctl_error_clear(&e);
 		return;
 	}
@@ -450,9 +434,8 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 
 	if (options_has(args, "words")) {
 		complete_words(ctl, args->words, args->n_words, ctl->output.out.file);
@@ -461,12 +444,12 @@ static int run(struct ctl *ctl, const struct options *args)
 	if (args->n_words == 1 && completion_print(args->words[0], ctl->output.out.file) == 0)
 		return CTL_OK;
 	if (args->n_words == 0)
-		ctl_error_set(&e, CTL_USAGE, "completion: missing shell (bash, zsh or fish)");
+		ctl_error_set(e, CTL_USAGE, "completion: missing shell (bash, zsh or fish)");
 	else
-		ctl_error_set(&e, CTL_USAGE,
+		ctl_error_set(e, CTL_USAGE,
 			"completion: %.80s: unknown shell (expected bash, zsh or fish)",
 			args->words[args->n_words == 1 ? 0 : 1]);
-	return verb_fail(ctl, &e);
+	return e->exit;
 }
 
 const struct verb verb_completion = {

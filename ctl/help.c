@@ -164,11 +164,10 @@ void help_print(struct ctl *ctl, const struct verb *verb, const char *half)
 
 /* ---- the verb ---- */
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char *half = args->n_words == 1 ? args->words[0] : NULL;
 	const struct verb *verb = NULL;
-	struct ctl_error e = {0};
 	size_t used = 0;
 	int exit = 0;
 
@@ -177,15 +176,15 @@ static int run(struct ctl *ctl, const struct options *args)
 	if (!verb && half && verb_table_find_half(half))
 		used = 1;
 	if (args->n_words > 0 && used == 0)
-		exit = verb_table_unknown(args->words, args->n_words, &e);
+		exit = verb_table_unknown(args->words, args->n_words, e);
 	else if (used < args->n_words)
-		exit = ctl_error_set(&e, CTL_USAGE,
+		exit = ctl_error_set(e, CTL_USAGE,
 			"help: %s: unexpected argument\n"
 			"see: gpt2ctl help help",
 			args->words[used]);
 	else
 		help_print(ctl, verb, half);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_help = {

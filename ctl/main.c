@@ -36,6 +36,22 @@ static void fill_standard_streams(void)
 			return;
 }
 
+static int run(
+	struct ctl *ctl, const struct verb *verb, const struct options *args, struct ctl_error *e)
+{
+	if (options_has(args, "help")) {
+		help_print(ctl, verb, args->n_words > 0 ? args->words[0] : NULL);
+		return CTL_OK;
+	}
+	if (options_has(args, "version"))
+		return verb_version.run(ctl, args, e);
+	if (verb)
+		return verb->run(ctl, args, e);
+	if (!ctl->output.json)
+		help_print_to(stderr, NULL);
+	return ctl_error_set(e, CTL_USAGE, "missing verb; see: gpt2ctl help");
+}
+
 int main(int argc, char **argv)
 {
 	struct options args;
@@ -54,20 +70,10 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	exit = verb_table_parse(argc > 0 ? argc - 1 : 0, argv + 1, &verb, &args, &e);
 	set_up(&ctl, verb, &args);
-	if (exit) {
-		exit = verb_fail(&ctl, &e);
-	} else if (options_has(&args, "help")) {
-		help_print(&ctl, verb, args.n_words > 0 ? args.words[0] : NULL);
-	} else if (options_has(&args, "version")) {
-		exit = verb_version.run(&ctl, &args);
-	} else if (!verb) {
-		if (!ctl.output.json)
-			help_print_to(stderr, NULL);
-		ctl_error_set(&e, CTL_USAGE, "missing verb; see: gpt2ctl help");
-		exit = verb_fail(&ctl, &e);
-	} else {
-		exit = verb->run(&ctl, &args);
-	}
+	if (!exit)
+		exit = run(&ctl, verb, &args, &e);
+	if (exit && e.exit)
+		verb_print_error(&ctl, &e);
 	options_finish(&args);
 	return output_finish(&ctl.output, exit);
 }

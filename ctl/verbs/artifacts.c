@@ -288,30 +288,29 @@ static int fetch(
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char *dir = options_string(args, "copy", NULL);
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	json_t *result = NULL;
 	bool incomplete = false, altered = false, missing;
 	int64_t id;
-	int exit = verb_parse_id(args->words[0], &id, &e);
+	int exit = verb_parse_id(args->words[0], &id, e);
 
 	if (!exit && !dir && options_has(args, "force"))
-		exit = ctl_error_set(&e, CTL_USAGE, "--force requires --copy");
+		exit = ctl_error_set(e, CTL_USAGE, "--force requires --copy");
 	if (!exit && dir && !*dir)
-		exit = ctl_error_set(&e, CTL_USAGE, "--copy: missing directory");
+		exit = ctl_error_set(e, CTL_USAGE, "--copy: missing directory");
 	if (!exit)
-		exit = client_open(&ctl->link, &c, &e);
+		exit = client_open(&ctl->link, &c, e);
 	if (!exit)
-		exit = fetch(c, id, options_int(args, "segment", 0), &result, &e);
+		exit = fetch(c, id, options_int(args, "segment", 0), &result, e);
 	if (!exit)
-		exit = check_files(c, result, &altered, &e);
+		exit = check_files(c, result, &altered, e);
 	if (!exit && dir) {
 		exit = artifact_copy_all(c, result, dir, options_has(args, "force"),
 			ctl->output.err.tty && !ctl->output.json ? &ctl->output.err : NULL,
-			&incomplete, &e);
+			&incomplete, e);
 		json_object_set_new(result, "copied_to", text_json(dir));
 		incomplete |= format_int(result, "left_out", 0) > 0;
 	}
@@ -323,7 +322,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	}
 	json_decref(result);
 	if (exit)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	return incomplete || altered || missing ? CTL_TRANSPORT : CTL_OK;
 }
 

@@ -114,7 +114,7 @@ static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *run
 	if (ctl->output.json)
 		ctl_error_clear(&e);
 	else
-		verb_fail(ctl, &e);
+		verb_print_error(ctl, &e);
 	return exit;
 }
 
@@ -182,22 +182,22 @@ static int given(const struct options *args, json_t *ids, struct ctl_error *e)
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const bool all = options_has(args, "all");
 	json_t *ids = json_array();
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	size_t n[2] = {0};
-	int exit = given(args, ids, &e);
+	int exit = given(args, ids, e);
 
 	if (!exit)
-		exit = client_open(&ctl->link, &c, &e);
+		exit = client_open(&ctl->link, &c, e);
 	if (!exit && all)
-		exit = own_open(c, ids, n, &e);
+		exit = own_open(c, ids, n, e);
 	if (!exit && all)
-		exit = confirm(ctl, args, n, &e);
-	exit = exit ? verb_fail(ctl, &e) : cancel_each(ctl, c, ids);
+		exit = confirm(ctl, args, n, e);
+	if (!exit)
+		exit = cancel_each(ctl, c, ids);
 	client_close(c);
 	json_decref(ids);
 	return exit;

@@ -197,9 +197,8 @@ static int read_gate(const char *text, struct gate *gate, struct ctl_error *e)
 	return 0;
 }
 
-static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *comparison)
+static int apply_gate(const struct gate *gate, const json_t *comparison, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	const json_t *row;
 	bool compared = false;
 	char arm[80];
@@ -215,18 +214,18 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 		compared = true;
 		format_string(row, "arm", "", arm, sizeof(arm));
 		if (!verdict || strcmp(verdict, "AMBIGUOUS") == 0) {
-			if (e.exit == 0)
-				ctl_error_set(&e, CTL_AMBIGUOUS, "%s: AMBIGUOUS", arm);
+			if (e->exit == 0)
+				ctl_error_set(e, CTL_AMBIGUOUS, "%s: AMBIGUOUS", arm);
 		} else if ((gate->slower && high < -gate->percent) ||
 			(gate->faster && low > gate->percent)) {
-			ctl_error_set(&e, CTL_GATE_FAILED, "%s: throughput %+.2f%% [%+.2f, %+.2f]",
+			ctl_error_set(e, CTL_GATE_FAILED, "%s: throughput %+.2f%% [%+.2f, %+.2f]",
 				arm, format_real(row, "throughput_percent"), low, high);
 			break;
 		}
 	}
 	if (!compared)
-		ctl_error_set(&e, CTL_AMBIGUOUS, "--fail-if: no arm to compare with the baseline");
-	return e.exit ? verb_fail(ctl, &e) : 0;
+		ctl_error_set(e, CTL_AMBIGUOUS, "--fail-if: no arm to compare with the baseline");
+	return e->exit;
 }
 
 /* ---- two runs ---- */
@@ -409,31 +408,30 @@ static int compare_one(
 	return e->exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	void (*print)(struct output * o, const json_t *comparison) = comparison_text_print;
 	const char *rule = options_string(args, "fail-if", NULL);
-	struct ctl_error e = {0};
 	struct gate gate = {0};
 	json_t *comparison;
 	int exit = 0;
 
-	if (rule && read_gate(rule, &gate, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (rule && read_gate(rule, &gate, e) != 0)
+		return e->exit;
 	if (args->n_words == 2) {
 		if (args->n_values > (size_t)ctl->output.json)
-			ctl_error_set(&e, CTL_USAGE,
+			ctl_error_set(e, CTL_USAGE,
 				"compare: two runs have no verdict, so only --json is allowed");
-		return e.exit || compare_two(ctl, args, &e) ? verb_fail(ctl, &e) : CTL_OK;
+		return e->exit ? e->exit : compare_two(ctl, args, e);
 	}
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (options_has(args, forms[i].option))
 			print = forms[i].print;
-	if (compare_one(ctl, args, &comparison, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (compare_one(ctl, args, &comparison, e) != 0)
+		return e->exit;
 	output_print(&ctl->output, "compare", comparison, print);
 	if (rule)
-		exit = apply_gate(ctl, &gate, comparison);
+		exit = apply_gate(&gate, comparison, e);
 	json_decref(comparison);
 	return exit;
 }

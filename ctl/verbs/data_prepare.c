@@ -196,18 +196,17 @@ static json_t *result_of(const struct preparation *p, const json_t *files)
 		"files", files);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct preparation p = {.out = {.fd = -1}, .val = {.fd = -1}};
 	const struct term term = options_has(args, "quiet") ? term_nowhere() : ctl->output.err;
-	struct ctl_error e = {0};
 	json_t *files = json_array(), *result;
 	int exit;
 
 	interrupt_begin();
-	exit = prepare(&p, args, &term, files, &e);
+	exit = prepare(&p, args, &term, files, e);
 	if (exit == CTL_CANCELLED)
-		ctl_error_set(&e, exit, "data prepare: interrupted; nothing was written");
+		ctl_error_set(e, exit, "data prepare: interrupted; nothing was written");
 	if (exit == 0) {
 		result = result_of(&p, files);
 		output_print(&ctl->output, "data prepare", result, print_prepared);
@@ -220,7 +219,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	free(p.out_path);
 	free(p.val_path);
 	json_decref(files);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_data_prepare = {

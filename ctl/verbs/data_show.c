@@ -138,22 +138,21 @@ static void print_shown(struct output *o, const json_t *result)
 	print_text(o, result);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct token_summary *s = memory_zeroed(1, sizeof(*s));
 	struct token_reader r = {.fd = -1};
-	struct ctl_error e = {0};
 	json_t *result = NULL;
 	int exit;
 
 	interrupt_begin();
-	exit = show(args->words[0], args, &r, s, &result, &e);
+	exit = show(args->words[0], args, &r, s, &result, e);
 	if (exit == 0)
 		output_print(&ctl->output, "data show", result, print_shown);
 	json_decref(result);
 	token_reader_close(&r);
 	free(s);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_data_show = {

@@ -134,17 +134,16 @@ static void print_verified(struct output *o, const json_t *result)
 	members_print(o->out.file, result, "\nsha256 {sha256}\n");
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct verification v = {.reader = {.fd = -1}};
 	const struct term term = options_has(args, "quiet") ? term_nowhere() : ctl->output.err;
-	struct ctl_error e = {0};
 	json_t *result;
 	int exit;
 
 	v.summary = memory_zeroed(1, sizeof(*v.summary));
 	interrupt_begin();
-	exit = verify(&v, args, &term, &e);
+	exit = verify(&v, args, &term, e);
 	if (exit == 0) {
 		result = result_of(&v);
 		output_print(&ctl->output, "data verify", result, print_verified);
@@ -154,7 +153,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	token_reader_close(&v.reader);
 	free(v.summary);
 	free(v.expected);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_data_verify = {

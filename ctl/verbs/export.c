@@ -360,7 +360,8 @@ static json_t *steps_of(const struct checkpoint *c)
 }
 
 /* Takes found. */
-static int export_found(struct ctl *ctl, const struct options *args, json_t *found)
+static int export_found(
+	struct ctl *ctl, const struct options *args, json_t *found, struct ctl_error *e)
 {
 	const char *output = options_string(args, "output", "");
 	const char *dir = json_string_value(json_object_get(found, "dir"));
@@ -368,17 +369,16 @@ static int export_found(struct ctl *ctl, const struct options *args, json_t *fou
 	enum safetensors_dtype type = SAFETENSORS_F32;
 	struct checkpoint *c = NULL;
 	struct exported made;
-	struct ctl_error e = {0};
-	int exit = open_checkpoint(dir ? dir : "", &c, &e);
+	int exit = open_checkpoint(dir ? dir : "", &c, e);
 
-	if (!exit && checkpoint_verify(c, CHECKPOINT_MASTER, e.message, sizeof(e.message)))
-		exit = e.exit = CTL_TRANSPORT;
+	if (!exit && checkpoint_verify(c, CHECKPOINT_MASTER, e->message, sizeof(e->message)))
+		exit = e->exit = CTL_TRANSPORT;
 	while (strcmp(dtype_names[type], dtype) != 0)
 		type++;
 	if (!exit)
-		exit = export_model(c, type, output, &made, &e);
+		exit = export_model(c, type, output, &made, e);
 	if (exit && c)
-		explain_removed(c, found, &e);
+		explain_removed(c, found, e);
 	if (!exit) {
 		json_object_update_new(found,
 			json_pack("{s:I, s:o, s:s, s:o, s:o, s:I, s:I}", "step",
@@ -389,19 +389,18 @@ static int export_found(struct ctl *ctl, const struct options *args, json_t *fou
 	}
 	checkpoint_close(c);
 	json_decref(found);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	json_t *found = NULL;
 
 	if (!*options_string(args, "output", ""))
-		ctl_error_set(&e, CTL_USAGE, "export: missing --output DIR");
-	else if (find(ctl, args->words[0], &found, &e) == 0)
-		return export_found(ctl, args, found);
-	return verb_fail(ctl, &e);
+		ctl_error_set(e, CTL_USAGE, "export: missing --output DIR");
+	else if (find(ctl, args->words[0], &found, e) == 0)
+		return export_found(ctl, args, found, e);
+	return e->exit;
 }
 
 const struct verb verb_export = {

@@ -10,7 +10,6 @@
 #include "ctl/print/progress.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
-#include "ctl/verbs/watch.h"
 #include "proto/host/clock.h"
 
 /* An event with the values that most functions below print. */
@@ -133,11 +132,6 @@ static const struct {
 	/* EVENT_SEGMENT: its block says more; EVENT_ARTIFACT: the end names the directory */
 };
 
-struct following {
-	struct watch watch;
-	struct progress progress;
-};
-
 static void print_event(struct following *f, const char *event, const json_t *params)
 {
 	struct shown s = {.term = f->progress.term, .progress = &f->progress, .params = params};
@@ -199,8 +193,23 @@ static void clear_bar(void *progress)
 	progress_clear(progress);
 }
 
-int follow_run(
-	struct ctl *ctl, struct client *c, int64_t id, bool knows_wait, const struct term *term)
+int follow_watch(struct following *f, const struct term *term, struct ctl_error *e)
+{
+	struct client *c = f->watch.client;
+	int exit;
+
+	progress_init(&f->progress, term);
+	client_before_notice(c, clear_bar, &f->progress);
+	exit = watch_until_end(&f->watch, e);
+	client_before_notice(c, NULL, NULL);
+	progress_clear(&f->progress);
+	if (exit && !e->code && !f->watch.ctl->output.failed)
+		watch_explain(f->watch.runs, e, e);
+	return exit;
+}
+
+int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool knows_wait,
+	const struct term *term, struct ctl_error *e)
 {
 	struct watch_run r = {.id = id, .knows_wait = knows_wait};
 	struct following f = {.watch = {.ctl = ctl,
@@ -211,34 +220,23 @@ int follow_run(
 				      .event = on_event,
 				      .snapshot = ctl->output.json ? NULL : on_snapshot,
 				      .silent = ctl->output.json ? NULL : on_silent}};
-	struct ctl_error e = {0}, why;
 	int exit;
 
-	progress_init(&f.progress, term);
-	client_before_notice(c, clear_bar, &f.progress);
 	interrupt_begin();
-	exit = watch_until_end(&f.watch, &e);
-	client_before_notice(c, NULL, NULL);
-	progress_clear(&f.progress);
-	if (!exit)
-		return states_exit(r.state);
-	why = e;
-	if (!e.code && !ctl->output.failed)
-		watch_explain(&r, exit, why.message, &e);
-	return verb_fail(ctl, &e);
+	exit = follow_watch(&f, term, e);
+	return exit ? exit : states_exit(r.state);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	int64_t id;
 	int exit;
 
 	interrupt_begin();
-	if (verb_parse_id(args->words[0], &id, &e) != 0 || client_open(&ctl->link, &c, &e) != 0)
-		return verb_fail(ctl, &e);
-	exit = follow_run(ctl, c, id, false, &ctl->output.out);
+	if (verb_parse_id(args->words[0], &id, e) != 0 || client_open(&ctl->link, &c, e) != 0)
+		return e->exit;
+	exit = follow_run(ctl, c, id, false, &ctl->output.out, e);
 	client_close(c);
 	return exit;
 }

@@ -5,15 +5,22 @@
 #include <jansson.h>
 
 #include "ctl/print/progress.h"
-#include "ctl/verbs/verb.h"
+#include "ctl/verbs/watch.h"
 
 /*
- * Prints the run's progress on term until it ends. Returns the exit status of its result, or of a
- * printed error. knows_wait: the user knows that the run is queued, and why.
+ * Prints the run's progress on term until it ends. Returns the exit status of its result, or of an
+ * error in e. knows_wait: the user knows that the run is queued, and why.
  */
-int follow_run(
-	struct ctl *ctl, struct client *c, int64_t id, bool knows_wait, const struct term *term);
+int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool knows_wait,
+	const struct term *term, struct ctl_error *e);
 
+/* Runs that are watched with a progress bar: watch is set by the caller. */
+struct following {
+	struct watch watch;
+	struct progress progress;
+};
+/* watch_until_end, with the bar on term. */
+int follow_watch(struct following *f, const struct term *term, struct ctl_error *e);
 /* Show EVENT_STEP of the run with this name. */
 void follow_show_step(struct progress *p, const char *name, const json_t *params);
 

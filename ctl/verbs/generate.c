@@ -33,7 +33,7 @@ struct generating {
 	const struct options *args;
 	struct tokenizer tokenizer; /* kind NULL: IDs */
 	json_t *prompt;
-	struct ctl_error e;
+	struct ctl_error *e;
 };
 
 /* ---- prompt ---- */
@@ -47,14 +47,14 @@ static int read_ids(struct generating *g, const char *list)
 		const long id = strtol(at, &end, 10);
 
 		if (end == at || id < 0 || id > UINT16_MAX || (*end != ',' && *end != '\0'))
-			return ctl_error_set(&g->e, CTL_USAGE,
+			return ctl_error_set(g->e, CTL_USAGE,
 				"--prompt-ids: %.80s: a token ID from 0 to 65535 expected", at);
 		json_array_append_new(g->prompt, json_integer(id));
 		at = *end ? end + 1 : end;
 	}
 	return json_array_size(g->prompt) > 0
 		? 0
-		: ctl_error_set(&g->e, CTL_USAGE, "--prompt-ids: at least one ID expected");
+		: ctl_error_set(g->e, CTL_USAGE, "--prompt-ids: at least one ID expected");
 }
 
 static int open_tokenizer(struct generating *g, int64_t vocab)
@@ -65,11 +65,11 @@ static int open_tokenizer(struct generating *g, int64_t vocab)
 					      : NULL);
 
 	if (!name)
-		return ctl_error_set(&g->e, CTL_USAGE,
+		return ctl_error_set(g->e, CTL_USAGE,
 			"generate: the model has %lld tokens; no tokenizer is known for them\n"
 			"name one with --tokenizer, or give the prompt as --prompt-ids",
 			(long long)vocab);
-	return tokenizer_open(&g->tokenizer, name, options_string(g->args, "vocab", NULL), &g->e);
+	return tokenizer_open(&g->tokenizer, name, options_string(g->args, "vocab", NULL), g->e);
 }
 
 /* A document begins after the token that separates two. */
@@ -98,11 +98,11 @@ static int read_prompt(struct generating *g, struct client *c, int64_t id)
 
 	if (ids)
 		return options_has(g->args, "prompt")
-			? ctl_error_set(&g->e, CTL_USAGE,
+			? ctl_error_set(g->e, CTL_USAGE,
 				  "generate: either --prompt or --prompt-ids is allowed")
 			: read_ids(g, ids);
 	exit = client_request(c, METHOD_SHOW, json_pack("{s:I}", "id", (json_int_t)id),
-		CLIENT_REPLY_S, &show, &g->e);
+		CLIENT_REPLY_S, &show, g->e);
 	if (exit)
 		return exit;
 	model = json_object_get(json_object_get(show, "spec"), "model");
@@ -180,7 +180,7 @@ static int ask(struct generating *g, struct client *c, int64_t id, json_t **repl
 	if (g->tokenizer.kind)
 		json_object_set_new(params, "stop", json_integer(g->tokenizer.separator));
 	client_expect(c, "for the tokens");
-	return client_request(c, METHOD_GENERATE, params, CLIENT_DEFERRED, reply, &g->e);
+	return client_request(c, METHOD_GENERATE, params, CLIENT_DEFERRED, reply, g->e);
 }
 
 static void print_reply(struct ctl *ctl, struct generating *g, json_t *reply)
@@ -202,16 +202,16 @@ static void print_reply(struct ctl *ctl, struct generating *g, json_t *reply)
 		print_speed(&ctl->output, reply);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct generating g = {.args = args, .prompt = json_array()};
+	struct generating g = {.args = args, .prompt = json_array(), .e = e};
 	struct client *c = NULL;
 	json_t *reply = NULL;
 	int64_t id;
-	int exit = verb_parse_id(args->words[0], &id, &g.e);
+	int exit = verb_parse_id(args->words[0], &id, e);
 
 	if (!exit)
-		exit = client_open(&ctl->link, &c, &g.e);
+		exit = client_open(&ctl->link, &c, e);
 	if (!exit)
 		exit = read_prompt(&g, c, id);
 	if (!exit)
@@ -222,7 +222,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	tokenizer_close(&g.tokenizer);
 	json_decref(reply);
 	json_decref(g.prompt);
-	return exit ? verb_fail(ctl, &g.e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_generate = {

@@ -179,7 +179,7 @@ static int ask(struct client *c, const struct hold *h, json_t *params, bool defe
 }
 
 /* All four verbs: each has the name of its method. */
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const double timeout = options_real(args, "timeout", -1.0);
 	const bool wait = options_has(args, "wait"), deferred = wait && timeout != 0.0;
@@ -187,28 +187,25 @@ static int run(struct ctl *ctl, const struct options *args)
 	const struct hold *h = holds;
 	struct client *c = NULL;
 	json_t *params, *reply = NULL;
-	struct ctl_error e = {0};
 	int exit;
 
 	while (strcmp(h->method, ctl->link.verb) != 0)
 		h++;
-	params = params_of(args, h, deferred, &e);
+	params = params_of(args, h, deferred, e);
 	if (!params)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	if (deferred && timeout > 0.0)
 		link.until_ns = clock_mono_ns() + (int64_t)(timeout * 1e9);
 	if (wait)
 		interrupt_begin();
-	exit = client_open(&link, &c, &e);
+	exit = client_open(&link, &c, e);
 	if (!exit)
-		exit = ask(c, h, params, deferred, &reply, &e);
+		exit = ask(c, h, params, deferred, &reply, e);
 	client_close(c);
 	json_decref(params);
 	if (!exit && wait && !deferred)
-		exit = check_reached(h, reply, &e);
-	if (exit) {
-		verb_fail(ctl, &e);
-	} else {
+		exit = check_reached(h, reply, e);
+	if (!exit) {
 		output_print(&ctl->output, h->method, reply, h->print);
 		output_confirm(&ctl->output, h->method);
 		print_kept_reason(ctl, h, options_string(args, "reason", NULL), reply);

@@ -180,18 +180,17 @@ out:
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct deepspeed_import import = {0};
 	struct spec_source source;
-	struct ctl_error e = {0};
 	int exit;
 
 	/* the spec is the requested output, not a message about it */
 	if (options_has(args, "quiet"))
 		ctl->output.out = term_detect(stdout);
-	if (spec_source_load(args, &source, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (spec_source_load(args, &source, e) != 0)
+		return e->exit;
 	exit = read_source(ctl, &source, &import);
 	if (!exit)
 		exit = print_spec(ctl, &source, &import);

@@ -224,21 +224,20 @@ static void print_judge(struct output *o, const json_t *reply)
 	page_end(&p);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const bool rates = strcmp(options_string(args, "unit", "time"), "rate") == 0;
 	struct side sides[2] = {0};
-	struct ctl_error e = {0};
 	json_t *reply;
 
-	if (read_sides(args, sides, &e) == 0) {
+	if (read_sides(args, sides, e) == 0) {
 		reply = judge_json(sides, args, rates);
 		output_print(&ctl->output, "judge", reply, print_judge);
 		json_decref(reply);
 	}
 	samples_finish(&sides[0].samples);
 	samples_finish(&sides[1].samples);
-	return e.exit ? verb_fail(ctl, &e) : CTL_OK;
+	return e->exit;
 }
 
 const struct verb verb_judge = {

@@ -98,19 +98,18 @@ static void print_list(struct output *o, const json_t *reply)
 	table_finish(&t);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char **states = memory_zeroed(args->n_values + 1, sizeof(*states));
 	const size_t n_states = options_all(args, "state", states);
 	json_t *newest = json_array(), *runs = json_array(), *result;
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	bool older = false;
-	int exit = client_open(&ctl->link, &c, &e);
+	int exit = client_open(&ctl->link, &c, e);
 
 	if (!exit)
 		exit = fetch(c, states, n_states, options_int(args, "limit", LIMIT_DEFAULT), newest,
-			&older, &e);
+			&older, e);
 	client_close(c);
 	for (size_t i = json_array_size(newest); i > 0; i--)
 		json_array_append(runs, json_array_get(newest, i - 1));
@@ -120,7 +119,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	json_decref(result);
 	json_decref(newest);
 	free(states);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_list = {

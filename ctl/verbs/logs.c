@@ -224,23 +224,22 @@ static int print_until_end(struct logs *l, struct ctl_error *e)
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct logs l = {.ctl = ctl,
 		.level = options_string(args, "level", NULL),
 		.follow = options_has(args, "follow"),
 		.silent = ctl->output.json || options_has(args, "quiet")};
-	struct ctl_error e = {0};
 	int exit = 0;
 
 	if (args->n_words > 0)
-		exit = verb_parse_id(args->words[0], &l.id, &e);
+		exit = verb_parse_id(args->words[0], &l.id, e);
 	if (!exit)
-		exit = client_open(&ctl->link, &l.client, &e);
+		exit = client_open(&ctl->link, &l.client, e);
 	if (!exit)
-		exit = l.follow ? print_until_end(&l, &e) : print_all(&l, &e);
+		exit = l.follow ? print_until_end(&l, e) : print_all(&l, e);
 	client_close(l.client);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_logs = {

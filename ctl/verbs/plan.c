@@ -154,10 +154,10 @@ static int read_spec(
 	if (exit)
 		return exit;
 	source.world = how.world;
-	text = submit_parse(ctl, &source, &exit);
+	text = submit_parse(ctl, &source, e);
 	spec_source_unload(&source);
 	if (!text)
-		return exit;
+		return CTL_USAGE;
 	exit = spec_parse(text, strlen(text), &how, &spec, &errors) == 0
 		? take_config(p, &spec->arms[0].config, args, e)
 		: ctl_error_set(e, CTL_USAGE, "plan: the canonical spec is invalid");
@@ -316,26 +316,23 @@ static void print_plan(struct output *o, const json_t *plan)
 	}
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct planning p = {.world = {options_int(args, "nodes", 0),
 				     options_int(args, "ranks-per-node", RANKS_PER_NODE)}};
 	const char *file = options_string(args, "network", NULL);
-	struct ctl_error e = {0};
 	json_t *plan;
 	int exit;
 
 	if (p.world.nodes == 0 || !file)
 		ctl_error_set(
-			&e, CTL_USAGE, "plan: missing option %s", file ? "--nodes" : "--network");
+			e, CTL_USAGE, "plan: missing option %s", file ? "--nodes" : "--network");
 	else if (p.world.nodes * p.world.per_node > SPEC_WORLD_MAX)
-		ctl_error_set(&e, CTL_USAGE, "plan: %lld ranks are too many (at most %d)",
+		ctl_error_set(e, CTL_USAGE, "plan: %lld ranks are too many (at most %d)",
 			(long long)(p.world.nodes * p.world.per_node), SPEC_WORLD_MAX);
-	if (e.exit || read_network(file, &p.network, &e) != 0)
-		return verb_fail(ctl, &e);
-	exit = read_spec(ctl, &p, args, &e);
-	if (e.exit)
-		return verb_fail(ctl, &e);
+	if (e->exit || read_network(file, &p.network, e) != 0)
+		return e->exit;
+	exit = read_spec(ctl, &p, args, e);
 	if (exit)
 		return exit;
 	plan = plan_json(&p);

@@ -181,21 +181,20 @@ static int confirm(
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const bool dry = options_has(args, "dry-run");
 	json_t *params = NULL, *result = empty_result();
 	bool yes = dry || options_has(args, "yes"), stays = false;
 	struct client *c = NULL;
-	struct ctl_error e = {0};
-	int exit = make_params(args, &params, &e);
+	int exit = make_params(args, &params, e);
 
 	if (!exit)
-		exit = client_open(&ctl->link, &c, &e);
+		exit = client_open(&ctl->link, &c, e);
 	if (!exit && !yes)
-		exit = confirm(ctl, c, params, &yes, &e);
+		exit = confirm(ctl, c, params, &yes, e);
 	if (!exit) {
-		exit = fetch(ctl, c, params, dry, result, &e);
+		exit = fetch(ctl, c, params, dry, result, e);
 		if (!exit ||
 			(json_array_size(json_object_get(result, "runs")) > 0 && !ctl->output.json))
 			output_print(&ctl->output, "prune", result, print_pruned);
@@ -208,7 +207,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	json_decref(params);
 	json_decref(result);
 	if (exit)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	return stays ? CTL_TRANSPORT : CTL_OK;
 }
 

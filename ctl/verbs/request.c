@@ -7,13 +7,12 @@
 
 /* Takes params. The reply is printed by text, or with --json as an object of the method's kind. */
 static int ask(struct ctl *ctl, const char *method, json_t *params,
-	void (*text)(struct output *o, const json_t *reply))
+	void (*text)(struct output *o, const json_t *reply), struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	json_t *reply;
 
-	if (client_ask(&ctl->link, method, params, &reply, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (client_ask(&ctl->link, method, params, &reply, e) != 0)
+		return e->exit;
 	output_print(&ctl->output, method, reply, text);
 	if (strcmp(method, METHOD_METRICS) != 0)
 		output_confirm(&ctl->output, method);
@@ -36,16 +35,15 @@ static void print_kept(struct output *o, const json_t *reply)
 			: "run {id} is no longer protected from pruning\n");
 }
 
-static int keep(struct ctl *ctl, const struct options *args)
+static int keep(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	int64_t id;
 
-	if (verb_parse_id(args->words[0], &id, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (verb_parse_id(args->words[0], &id, e) != 0)
+		return e->exit;
 	return ask(ctl, METHOD_KEEP,
 		json_pack("{s:I, s:b}", "id", (json_int_t)id, "kept", !options_has(args, "off")),
-		print_kept);
+		print_kept, e);
 }
 
 const struct verb verb_keep = {
@@ -72,21 +70,20 @@ static void print_priority(struct output *o, const json_t *reply)
 	text_outlook(&o->out, json_object_get(reply, "outlook"));
 }
 
-static int priority(struct ctl *ctl, const struct options *args)
+static int priority(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	int64_t id, value;
 
-	if (verb_parse_id(args->words[0], &id, &e) == 0 &&
+	if (verb_parse_id(args->words[0], &id, e) == 0 &&
 		options_parse_int(args->words[1], &value) != 0)
-		ctl_error_set(&e, CTL_USAGE,
+		ctl_error_set(e, CTL_USAGE,
 			"priority: %.64s: not a whole number (expected %d to %d)", args->words[1],
 			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
-	if (e.exit)
-		return verb_fail(ctl, &e);
+	if (e->exit)
+		return e->exit;
 	return ask(ctl, METHOD_PRIORITY,
 		json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)value),
-		print_priority);
+		print_priority, e);
 }
 
 const struct verb verb_priority = {
@@ -113,9 +110,9 @@ static void print_metrics(struct output *o, const json_t *reply)
 	fputs(text ? text : "", o->out.file);
 }
 
-static int metrics(struct ctl *ctl, const struct options *args)
+static int metrics(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	return ask(ctl, METHOD_METRICS, json_object(), print_metrics);
+	return ask(ctl, METHOD_METRICS, json_object(), print_metrics, e);
 }
 
 const struct verb verb_metrics = {
@@ -141,10 +138,10 @@ static void print_shutdown(struct output *o, const json_t *reply)
 	text_stopping(&o->out, reply, "is finished first (gpt2ctl shutdown --now stops it)");
 }
 
-static int shut_down(struct ctl *ctl, const struct options *args)
+static int shut_down(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	return ask(ctl, METHOD_SHUTDOWN, json_pack("{s:b}", "now", options_has(args, "now")),
-		print_shutdown);
+		print_shutdown, e);
 }
 
 const struct verb verb_shutdown = {

@@ -100,25 +100,24 @@ static char *stored_spec(
 	return text;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct spec_source source = {.args = args};
-	struct ctl_error e = {0};
 	char name[40], *text;
-	int exit = submit_check(ctl, args);
+	int exit = submit_check(ctl, args, e);
 
 	if (exit)
 		return exit;
-	if (verb_parse_id(args->words[0], &source.rerun_of, &e) != 0)
-		return verb_fail(ctl, &e);
-	text = stored_spec(ctl, args, source.rerun_of, &e);
+	if (verb_parse_id(args->words[0], &source.rerun_of, e) != 0)
+		return e->exit;
+	text = stored_spec(ctl, args, source.rerun_of, e);
 	if (text == NULL)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	snprintf(name, sizeof(name), "run %lld", (long long)source.rerun_of);
 	source.name = name;
 	source.text = text;
 	source.n = strlen(text);
-	exit = submit_send(ctl, &source);
+	exit = submit_send(ctl, &source, e);
 	free(text);
 	return exit;
 }

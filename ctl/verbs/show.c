@@ -224,13 +224,12 @@ static void print_show(struct output *o, const json_t *reply)
 	json_decref(slow);
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	json_t *reply;
 
-	if (show_fetch(ctl, args->words[0], &reply, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (show_fetch(ctl, args->words[0], &reply, e) != 0)
+		return e->exit;
 	output_print(&ctl->output, "show", reply, print_show);
 	json_decref(reply);
 	return CTL_OK;

@@ -140,22 +140,21 @@ static int open_within(struct ctl *ctl, double seconds, struct client **c, struc
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	json_t *reply = NULL;
 	const double seconds = options_real(args, "wait", 0.0);
 	int exit;
 
 	if (seconds > 0.0)
 		interrupt_begin();
-	exit = open_within(ctl, seconds, &c, &e);
+	exit = open_within(ctl, seconds, &c, e);
 	if (!exit)
-		exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &reply, &e);
+		exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &reply, e);
 	client_close(c);
 	if (exit)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	if (seconds > 0.0)
 		interrupt_end();
 	if (ctl->output.json)

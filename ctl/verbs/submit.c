@@ -88,7 +88,7 @@ static int take_options(const struct options *args, struct spec_options *how, co
 	return 0;
 }
 
-char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
+char *submit_parse(struct ctl *ctl, const struct spec_source *source, struct ctl_error *e)
 {
 	const struct options *args = source->args;
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
@@ -98,16 +98,14 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 		.base_dir = source->folder, .world = source->world, .sets = sets, .sweeps = sweeps};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec *spec = NULL;
-	struct ctl_error e = {0};
 	char *canonical = NULL;
 
-	*exit = CTL_USAGE;
-	if (take_options(args, &how, sets, sweeps, &e) != 0)
-		verb_fail(ctl, &e);
-	else if (spec_parse(source->text, source->n, &how, &spec, errors) != 0)
-		spec_source_report(&ctl->output, source, errors);
-	else
-		canonical = spec_canonical(spec);
+	if (take_options(args, &how, sets, sweeps, e) == 0) {
+		if (spec_parse(source->text, source->n, &how, &spec, errors) != 0)
+			spec_source_report(&ctl->output, source, errors);
+		else
+			canonical = spec_canonical(spec);
+	}
 	spec_free(spec);
 	for (size_t i = given; i < how.n_sets; i++)
 		free((char *)sets[i]);
@@ -137,7 +135,7 @@ static int refused(
 		ctl_error_add(e, "the run is not queued");
 	if (e->code == PROTOCOL_INTERNAL)
 		ctl_error_add(e, SEE_LOGS);
-	return verb_fail(ctl, e);
+	return e->exit;
 }
 
 /* Adds to the reply more facts for people: arms, directory, warnings. */
@@ -190,13 +188,13 @@ static void print_submitted(struct output *o, const json_t *reply)
 	text_print_warnings(&o->out, json_object_get(reply, "warnings"));
 }
 
-static int send(struct ctl *ctl, const struct spec_source *source, const char *text)
+static int send(
+	struct ctl *ctl, const struct spec_source *source, const char *text, struct ctl_error *e)
 {
 	const struct options *args = source->args;
 	const bool dry_run = options_has(args, "dry-run"), print_id = options_has(args, "print-id");
 	struct output *o = &ctl->output;
 	struct client *c = NULL;
-	struct ctl_error e = {0};
 	json_t *params = json_pack("{s:s}", "spec", text), *reply = NULL;
 	json_t *spec = json_loads(text, 0, NULL);
 	int64_t id;
@@ -208,14 +206,14 @@ static int send(struct ctl *ctl, const struct spec_source *source, const char *t
 	if (!dry_run && source->rerun_of > 0)
 		json_object_set_new(params, "rerun_of", json_integer(source->rerun_of));
 	interrupt_begin(); /* a signal must not hide whether the run is queued */
-	exit = client_open(&ctl->link, &c, &e);
+	exit = client_open(&ctl->link, &c, e);
 	if (exit)
 		json_decref(params);
 	else
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
-			CLIENT_CHECK_S, &reply, &e);
+			CLIENT_CHECK_S, &reply, e);
 	if (exit) {
-		exit = refused(ctl, source, spec, &e);
+		exit = refused(ctl, source, spec, e);
 		goto out;
 	}
 	if (dry_run) {
@@ -235,7 +233,7 @@ static int send(struct ctl *ctl, const struct spec_source *source, const char *t
 	if (!output_flush(o))
 		fprintf(o->err.file, "gpt2ctl: run %lld is queued\n", (long long)id);
 	if (options_has(args, "follow"))
-		exit = follow_run(ctl, c, id, !print_id, print_id ? &o->err : &o->out);
+		exit = follow_run(ctl, c, id, !print_id, print_id ? &o->err : &o->out, e);
 out:
 	json_decref(spec);
 	json_decref(reply);
@@ -243,32 +241,28 @@ out:
 	return exit;
 }
 
-int submit_check(struct ctl *ctl, const struct options *args)
+int submit_check(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char *verb = ctl->link.verb;
-	struct ctl_error e = {0};
 
 	if (options_has(args, "dry-run") &&
 		(options_has(args, "follow") || options_has(args, "print-id")))
-		ctl_error_set(&e, CTL_USAGE,
+		ctl_error_set(e, CTL_USAGE,
 			"%s: --dry-run cannot be used with --follow or --print-id", verb);
 	else if (options_has(args, "verbose") && !options_has(args, "dry-run"))
-		ctl_error_set(&e, CTL_USAGE, "%s: --verbose requires --dry-run", verb);
+		ctl_error_set(e, CTL_USAGE, "%s: --verbose requires --dry-run", verb);
 	else if (options_has(args, "strict") && !options_has(args, "deepspeed"))
-		ctl_error_set(&e, CTL_USAGE, "%s: --strict requires --deepspeed", verb);
+		ctl_error_set(e, CTL_USAGE, "%s: --strict requires --deepspeed", verb);
 	else if (ctl->output.json && options_has(args, "print-id"))
-		ctl_error_set(&e, CTL_USAGE, "%s: --print-id cannot be used with --json", verb);
-	return e.exit ? verb_fail(ctl, &e) : 0;
+		ctl_error_set(e, CTL_USAGE, "%s: --print-id cannot be used with --json", verb);
+	return e->exit;
 }
 
-int submit_send(struct ctl *ctl, const struct spec_source *source)
+int submit_send(struct ctl *ctl, const struct spec_source *source, struct ctl_error *e)
 {
-	int exit;
-	char *spec = submit_parse(ctl, source, &exit);
+	char *spec = submit_parse(ctl, source, e);
+	const int exit = spec ? send(ctl, source, spec, e) : CTL_USAGE;
 
-	if (!spec)
-		return exit;
-	exit = send(ctl, source, spec);
 	free(spec);
 	return exit;
 }
@@ -287,22 +281,21 @@ static bool looks_like_deepspeed(const struct spec_source *source)
 	return yes;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	struct deepspeed_import import = {0};
 	struct output *o = &ctl->output;
 	struct spec_source source;
-	struct ctl_error e = {0};
-	int exit = submit_check(ctl, args);
+	int exit = submit_check(ctl, args, e);
 
 	if (exit)
 		return exit;
-	if (spec_source_load(args, &source, &e) != 0)
-		return verb_fail(ctl, &e);
+	if (spec_source_load(args, &source, e) != 0)
+		return e->exit;
 	if (options_has(args, "deepspeed"))
 		exit = import_deepspeed_convert(ctl, &source, &import);
 	if (!exit)
-		exit = submit_send(ctl, &source);
+		exit = submit_send(ctl, &source, e);
 	if (exit == CTL_USAGE && !o->json && !options_has(args, "deepspeed") &&
 		looks_like_deepspeed(&source))
 		fputs("if this is a DeepSpeed configuration, use --deepspeed\n", o->err.file);

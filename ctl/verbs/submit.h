@@ -9,13 +9,16 @@ extern const struct option_row submit_options[];
 enum { SUBMIT_OWN_OPTIONS = 2 };
 
 /*
- * The canonical spec with the changes of the options, the caller's; NULL after printed errors:
- * *exit is the status.
+ * The canonical spec with the changes of the options, the caller's. NULL: CTL_USAGE, with e unless
+ * the errors were printed.
  */
-char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit);
-/* Checks for options that exclude each other: 0, or CTL_USAGE with a printed error. */
-int submit_check(struct ctl *ctl, const struct options *args);
-/* Check the spec, with --set, and send it as the options say: the exit status. */
-int submit_send(struct ctl *ctl, const struct spec_source *source);
+char *submit_parse(struct ctl *ctl, const struct spec_source *source, struct ctl_error *e);
+/* Checks for options that exclude each other: 0, or CTL_USAGE with e. */
+int submit_check(struct ctl *ctl, const struct options *args, struct ctl_error *e);
+/*
+ * Check the spec, with --set, and send it as the options say: the exit status, with e unless the
+ * errors were printed.
+ */
+int submit_send(struct ctl *ctl, const struct spec_source *source, struct ctl_error *e);
 
 #endif

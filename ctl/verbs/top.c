@@ -470,7 +470,7 @@ static int update_all(struct top *top, struct ctl_error *e)
 	return CTL_OK;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const bool terminal = ctl->output.out.tty && !ctl->output.json;
 	struct top top = {
@@ -478,15 +478,14 @@ static int run(struct ctl *ctl, const struct options *args)
 		.interval_ns = (int64_t)(options_real(args, "interval", 1.0) * 1e9),
 		.left = options_int(args, "count", terminal || ctl->output.json ? -1 : 1),
 	};
-	struct ctl_error e = {0};
 	struct screen screen;
 	int exit;
 
 	view_init(&top.view);
 	top.view.reply_s = terminal ? SCREEN_REPLY_S : CLIENT_REPLY_S;
-	exit = client_open(&ctl->link, &top.client, &e);
+	exit = client_open(&ctl->link, &top.client, e);
 	if (exit)
-		return verb_fail(ctl, &e);
+		return e->exit;
 	interrupt_begin();
 	if (terminal) {
 		screen_begin(&screen, ctl->output.out.utf8);
@@ -494,7 +493,7 @@ static int run(struct ctl *ctl, const struct options *args)
 		ctl->link.notices = NULL; /* the screen is in use */
 		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &top);
 	}
-	exit = update_all(&top, &e);
+	exit = update_all(&top, e);
 	if (terminal) {
 		interrupt_on_key(-1, NULL, NULL);
 		screen_end(&screen);
@@ -504,7 +503,7 @@ static int run(struct ctl *ctl, const struct options *args)
 		show(&top); /* the screen is gone, with its content */
 	json_decref(top.view.status);
 	client_close(top.client);
-	return exit ? verb_fail(ctl, &e) : CTL_OK;
+	return exit;
 }
 
 const struct verb verb_top = {

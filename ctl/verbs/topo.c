@@ -122,19 +122,18 @@ static const struct option_row topo_options[] = {
 	{0},
 };
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char *folder = options_string(args, "copy", NULL);
-	struct ctl_error e = {0};
 	json_t *reply = NULL;
-	int exit = client_ask(&ctl->link, METHOD_TOPO, json_object(), &reply, &e);
+	int exit = client_ask(&ctl->link, METHOD_TOPO, json_object(), &reply, e);
 
 	if (!exit && folder)
-		exit = save(folder, reply, &e);
+		exit = save(folder, reply, e);
 	if (!exit)
 		output_print(&ctl->output, METHOD_TOPO, reply, print_nodes);
 	json_decref(reply);
-	return exit ? verb_fail(ctl, &e) : 0;
+	return exit;
 }
 
 const struct verb verb_topo = {

@@ -15,7 +15,6 @@
 #include "ctl/verbs/follow.h"
 #include "ctl/verbs/show.h"
 #include "ctl/verbs/submit.h"
-#include "ctl/verbs/watch.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/rpc.h"
@@ -91,15 +90,14 @@ static int bucket_arms(struct tune *u, struct ctl_error *e)
 /* The spec as gpt2ctl reads it, with the arms of --keys. */
 static int read_spec(struct tune *u, const struct spec_source *source, struct ctl_error *e)
 {
-	int exit;
-	char *text = submit_parse(u->ctl, source, &exit);
+	char *text = submit_parse(u->ctl, source, e);
 	const bool swept = options_has(source->args, "keys");
 	const char *name;
 	json_t *arm;
 	void *next;
 
 	if (!text)
-		return exit;
+		return CTL_USAGE;
 	u->base = json_loads(text, 0, NULL);
 	free(text);
 	if (!swept && json_object_get(u->base, "arms"))
@@ -159,52 +157,31 @@ static int submit(struct tune *u, int64_t blocks, bool control, int64_t *id, str
 	return 0;
 }
 
-struct tune_watch {
-	struct watch watch;
-	struct progress progress;
-};
-
 static void on_event(struct watch *w, struct watch_run *r, const char *event, json_t *params)
 {
 	struct output *o = &w->ctl->output;
 
 	if (o->json || strcmp(event, EVENT_STEP) != 0)
 		return;
-	follow_show_step(&((struct tune_watch *)w)->progress, r->name, params);
+	follow_show_step(&((struct following *)w)->progress, r->name, params);
 	output_flush(o);
-}
-
-static void clear_bar(void *progress)
-{
-	progress_clear(progress);
 }
 
 /* Waits until the run has ended; a failed one may have results. */
 static int wait_for(struct tune *u, int64_t id, struct ctl_error *e)
 {
 	struct watch_run r = {.id = id};
-	struct tune_watch w = {.watch = {.ctl = u->ctl,
-				       .client = u->client,
-				       .runs = &r,
-				       .n = 1,
-				       .deadline_ns = -1,
-				       .event = on_event}};
-	struct ctl_error why;
-	int exit;
+	struct following w = {.watch = {.ctl = u->ctl,
+				      .client = u->client,
+				      .runs = &r,
+				      .n = 1,
+				      .deadline_ns = -1,
+				      .event = on_event}};
+	const int exit = follow_watch(&w, &u->ctl->output.out, e);
 
-	progress_init(&w.progress, &u->ctl->output.out);
-	client_before_notice(u->client, clear_bar, &w.progress);
-	exit = watch_until_end(&w.watch, e);
-	client_before_notice(u->client, NULL, NULL);
-	progress_clear(&w.progress);
 	if (!exit && states_exit(r.state) != CTL_OK && states_exit(r.state) != CTL_RUN_FAILED)
 		return ctl_error_set(
 			e, states_exit(r.state), "tune: run %" PRId64 " was %s", id, r.state);
-	if (!exit)
-		return 0;
-	why = *e;
-	if (!e->code)
-		watch_explain(&r, exit, why.message, e);
 	return exit;
 }
 
@@ -394,31 +371,30 @@ static int tune(struct tune *u, const struct spec_source *source, struct ctl_err
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const char *budget = options_string(args, "budget", NULL);
 	struct tune u = {.ctl = ctl, .start_ns = clock_mono_ns(), .theta = -(double)INFINITY};
 	struct spec_source source;
-	struct ctl_error e = {0};
 	int64_t seconds;
 	int exit;
 
 	if (!budget)
-		ctl_error_set(&e, CTL_USAGE, "tune: missing --budget TIME, such as --budget 10m");
+		ctl_error_set(e, CTL_USAGE, "tune: missing --budget TIME, such as --budget 10m");
 	else
-		verb_parse_time("--budget", budget, &seconds, &e);
-	if (e.exit || spec_source_load(args, &source, &e) != 0)
-		return verb_fail(ctl, &e);
+		verb_parse_time("--budget", budget, &seconds, e);
+	if (e->exit || spec_source_load(args, &source, e) != 0)
+		return e->exit;
 	u.budget_ns = seconds * CLOCK_S_NS;
 	u.rounds = json_array();
 	interrupt_begin();
-	exit = tune(&u, &source, &e);
+	exit = tune(&u, &source, e);
 	client_close(u.client);
 	json_decref(u.base);
 	json_decref(u.arms);
 	json_decref(u.rounds);
 	spec_source_unload(&source);
-	return e.exit ? verb_fail(ctl, &e) : exit;
+	return exit;
 }
 
 const struct verb verb_tune = {

@@ -67,13 +67,10 @@ json_t *verb_error_json(const struct ctl_error *e)
 	return object;
 }
 
-int verb_fail(struct ctl *ctl, struct ctl_error *e)
+void verb_print_error(struct ctl *ctl, struct ctl_error *e)
 {
-	const int exit = e->exit;
-
 	output_failure(&ctl->output, e->message, verb_error_json(e));
 	ctl_error_clear(e);
-	return exit;
 }
 
 int verb_worse(int a, int b)

@@ -27,8 +27,8 @@ struct verb {
 	const char *summary;              /* one line */
 	const char *text;                 /* paragraphs, for help VERB and the manual page */
 	const struct option_row *options; /* NULL: none of its own */
-	/* Returns the exit status, enum ctl_exit. */
-	int (*run)(struct ctl *ctl, const struct options *args);
+	/* Returns the exit status, enum ctl_exit; unless it is 0, main prints the error in e. */
+	int (*run)(struct ctl *ctl, const struct options *args, struct ctl_error *e);
 	bool unended; /* useless for ended runs: completion omits them */
 };
 
@@ -53,8 +53,8 @@ int verb_parse_time(const char *option, const char *text, int64_t *seconds, stru
 
 /* An error as in --json: {exit, message, data?, code?}. */
 json_t *verb_error_json(const struct ctl_error *e);
-/* Print e, release it, and return its exit status. */
-int verb_fail(struct ctl *ctl, struct ctl_error *e);
+/* Print e, and release it. main does so for the error of a verb. */
+void verb_print_error(struct ctl *ctl, struct ctl_error *e);
 /* The exit status of the two that says more about the cause. */
 int verb_worse(int a, int b);
 /* Asks on the terminal: whether the answer is "y" or "yes". A signal or the end of input is no. */

@@ -23,31 +23,30 @@ static void print_versions(struct output *o, const json_t *versions)
 	}
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	struct ctl_error e = {0};
 	json_t *versions, *reply = NULL;
 	int exit;
 
 	versions = json_pack("{s:{s:s, s:s, s:i, s:{s:s}}}", "gpt2ctl", "version", VERSION_RELEASE,
 		"build", version_build, "protocol", PROTOCOL_VERSION, "libraries", "jansson",
 		jansson_version_str());
-	exit = client_ask(&ctl->link, METHOD_VERSION, json_object(), &reply, &e);
+	exit = client_ask(&ctl->link, METHOD_VERSION, json_object(), &reply, e);
 	if (!exit)
 		json_object_set_new(versions, "gpt2d", reply);
 	/* without gpt2d there is still a version to print */
 	if (exit == CTL_NO_DAEMON) {
 		json_object_set_new(versions, "gpt2d", json_null());
-		ctl_error_clear(&e);
+		ctl_error_clear(e);
 		exit = 0;
 	}
 	/* with --json one object, also after an error */
 	if (exit && ctl->output.json)
-		json_object_set_new(versions, "error", verb_error_json(&e));
+		json_object_set_new(versions, "error", verb_error_json(e));
 	output_print(&ctl->output, "version", versions, print_versions);
 	if (exit)
-		output_error(&ctl->output, e.message);
-	ctl_error_clear(&e);
+		output_error(&ctl->output, e->message);
+	ctl_error_clear(e);
 	json_decref(versions);
 	return exit;
 }

@@ -116,28 +116,28 @@ static int report(struct waiting *w)
 	return exit;
 }
 
-static int wait_for_runs(struct waiting *w)
+static int wait_for_runs(struct waiting *w, struct ctl_error *e)
 {
 	struct ctl *ctl = w->watch.ctl;
 	struct client_options link = ctl->link;
-	struct ctl_error e = {0}, of_run = {0};
+	struct ctl_error of_run = {0};
 	struct watch_run *r;
 	int exit;
 
 	interrupt_begin();
 	if (w->watch.deadline_ns > 0)
 		link.until_ns = w->watch.deadline_ns;
-	exit = client_open(&link, &w->watch.client, &e);
+	exit = client_open(&link, &w->watch.client, e);
 	if (exit)
-		return verb_fail(ctl, &e);
-	exit = watch_until_end(&w->watch, &e);
+		return e->exit;
+	exit = watch_until_end(&w->watch, e);
 	while (exit && (r = watch_open_run(&w->watch)) != NULL) {
-		watch_explain(r, exit, e.message, &of_run);
+		watch_explain(r, e, &of_run);
 		set_error(w, r, &of_run);
 		if (w->watch.any)
 			break;
 	}
-	ctl_error_clear(&e);
+	ctl_error_clear(e);
 	client_close(w->watch.client);
 	return report(w);
 }
@@ -166,7 +166,7 @@ static int add_runs(struct waiting *w, const struct options *args, struct ctl_er
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
 	const double timeout = options_real(args, "timeout", -1.0);
 	struct waiting w = {.watch = {.ctl = ctl,
@@ -176,15 +176,15 @@ static int run(struct ctl *ctl, const struct options *args)
 				    .snapshot = ctl->output.json ? NULL : on_snapshot,
 				    .unknown = on_unknown},
 		.errors = json_array()};
-	struct ctl_error e = {0};
 	int exit;
 
 	if (timeout >= 0.0)
 		w.watch.deadline_ns =
 			timeout > 0.0 ? clock_mono_ns() + (int64_t)(timeout * 1e9) : 0;
 	w.watch.runs = memory_zeroed(args->n_words, sizeof(*w.watch.runs));
-	exit = add_runs(&w, args, &e);
-	exit = exit ? verb_fail(ctl, &e) : wait_for_runs(&w);
+	exit = add_runs(&w, args, e);
+	if (!exit)
+		exit = wait_for_runs(&w, e);
 	free(w.watch.runs);
 	json_decref(w.errors);
 	return exit;

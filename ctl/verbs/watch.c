@@ -293,19 +293,22 @@ int watch_until_end(struct watch *w, struct ctl_error *e)
 	}
 }
 
-int watch_explain(const struct watch_run *r, int exit, const char *why, struct ctl_error *e)
+int watch_explain(const struct watch_run *r, const struct ctl_error *why, struct ctl_error *e)
 {
 	const char *state = r->state[0] ? r->state : "unknown";
 	const long long id = (long long)r->id;
+	const int exit = why->exit;
+	char text[sizeof(why->message)];
 
+	memcpy(text, why->message, sizeof(text));
 	if (exit == CTL_USAGE) /* the request was refused, as by a member of several nodes */
-		return ctl_error_set(e, exit, "%s", why);
-	if (*why == '\0' && exit == CTL_TIMEOUT)
+		return ctl_error_set(e, exit, "%s", text);
+	if (*text == '\0' && exit == CTL_TIMEOUT)
 		return ctl_error_set(e, exit,
 			"run %lld has not ended in time (state: %s)\n"
 			"follow the run with: gpt2ctl follow %lld",
 			id, state, id);
-	if (*why == '\0')
+	if (*text == '\0')
 		return ctl_error_set(e, exit,
 			"interrupted; run %lld continues (state: %s)\n"
 			"follow the run with: gpt2ctl follow %lld; end it with: gpt2ctl cancel "
@@ -315,10 +318,10 @@ int watch_explain(const struct watch_run *r, int exit, const char *why, struct c
 		return ctl_error_set(e, exit,
 			"%.*s; run %lld was queued, and stays queued\n"
 			"once gpt2d runs again: gpt2ctl follow %lld",
-			(int)strcspn(why, "\n"), why, id, id);
+			(int)strcspn(text, "\n"), text, id, id);
 	return ctl_error_set(e, exit,
 		"%.*s; the result of run %lld is unknown\n"
 		"%s: gpt2ctl show %lld",
-		(int)strcspn(why, "\n"), why, id,
+		(int)strcspn(text, "\n"), text, id,
 		exit == CTL_TIMEOUT ? "check with" : "once gpt2d runs again", id);
 }

@@ -63,7 +63,10 @@ struct watch {
 int watch_until_end(struct watch *w, struct ctl_error *e);
 /* The first run that has neither ended nor an error; NULL: none. */
 struct watch_run *watch_open_run(const struct watch *w);
-/* The message about a run that is still open after watch_until_end returned exit with why: to e. */
-int watch_explain(const struct watch_run *r, int exit, const char *why, struct ctl_error *e);
+/*
+ * The message about a run that is still open after watch_until_end returned why: to e, which may be
+ * why. The exit status.
+ */
+int watch_explain(const struct watch_run *r, const struct ctl_error *why, struct ctl_error *e);
 
 #endif
