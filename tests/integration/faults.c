@@ -4,7 +4,6 @@
  * makes the call fail. $GPT2D_FAULTS is a folder; a program takes part when the folder has a file
  * of its name, which is a struct control. faults.py writes it.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,12 +30,9 @@ enum op {
 	OP_UNLINK = 16,
 	OP_MKDIR = 32,
 	OP_CREATE = 64,
-	OP_EVENT = 128,  /* event_new of libevent: no file at all */
-	OP_LISTEN = 256, /* nor this */
+	OP_LISTEN = 256, /* no file at all */
 	OP_OWNER = 512,  /* of a name: its mode, its group */
 	OP_CLOSE = 1024, /* where it fails the descriptor is gone, as on Linux */
-	OP_LIST = 2048,  /* the reading of a folder */
-	OP_ROOM = 4096,  /* blocks for a file before they are written */
 };
 
 enum action {
@@ -216,72 +212,38 @@ static int truncate_to(int fd, off_t bytes)
 
 BOTH(int, ftruncate, (int fd, off_t bytes), truncate_to(fd, bytes))
 
-static int allocate(int fd, int mode, off_t at, off_t bytes)
-{
-	NEXT(int, "fallocate64", int, int, off_t, off_t);
-	enum action action = at_fd(OP_ROOM, fd);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(fd, mode, at, bytes));
-}
-
-BOTH(int, fallocate, (int fd, int mode, off_t at, off_t bytes), allocate(fd, mode, at, bytes))
+/* A call that returns 0 or -1. */
+#define CALL(name, parameters, fault, arguments)                                                   \
+	int name parameters                                                                        \
+	{                                                                                          \
+		int(*real) parameters;                                                             \
+		enum action action = fault;                                                        \
+		find_next(#name, &real);                                                           \
+		return action == ACTION_FAIL ? -1 : ended(action, real arguments);                 \
+	}
 
 /* ---- syncs ---- */
 
-int fsync(int fd)
-{
-	NEXT(int, "fsync", int);
-	enum action action = at_fd(OP_SYNC, fd);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(fd));
-}
-
-int fdatasync(int fd)
-{
-	NEXT(int, "fdatasync", int);
-	enum action action = at_fd(OP_SYNC, fd);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(fd));
-}
+CALL(fsync, (int fd), at_fd(OP_SYNC, fd), (fd))
+CALL(fdatasync, (int fd), at_fd(OP_SYNC, fd), (fd))
 
 /* ---- names ---- */
 
-int renameat(int from_dir, const char *from, int to_dir, const char *to)
-{
-	NEXT(int, "renameat", int, const char *, int, const char *);
-	enum action action = at_name(OP_RENAME, to_dir, to);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(from_dir, from, to_dir, to));
-}
+CALL(renameat, (int from_dir, const char *from, int to_dir, const char *to),
+	at_name(OP_RENAME, to_dir, to), (from_dir, from, to_dir, to))
 
 int rename(const char *from, const char *to)
 {
 	return renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
-int unlink(const char *path)
-{
-	NEXT(int, "unlink", const char *);
-	enum action action = at_name(OP_UNLINK, AT_FDCWD, path);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(path));
-}
-
-int unlinkat(int dir, const char *path, int flags)
-{
-	NEXT(int, "unlinkat", int, const char *, int);
-	enum action action = at_name(OP_UNLINK, dir, path);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(dir, path, flags));
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-	NEXT(int, "mkdir", const char *, mode_t);
-	enum action action = at_name(OP_MKDIR, AT_FDCWD, path);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(path, mode));
-}
+CALL(unlink, (const char *path), at_name(OP_UNLINK, AT_FDCWD, path), (path))
+CALL(unlinkat, (int dir, const char *path, int flags), at_name(OP_UNLINK, dir, path),
+	(dir, path, flags))
+CALL(mkdir, (const char *path, mode_t mode), at_name(OP_MKDIR, AT_FDCWD, path), (path, mode))
+CALL(chmod, (const char *path, mode_t mode), at_name(OP_OWNER, AT_FDCWD, path), (path, mode))
+CALL(lchown, (const char *path, uid_t uid, gid_t gid), at_name(OP_OWNER, AT_FDCWD, path),
+	(path, uid, gid))
 
 static int open_at(int dir, const char *path, int flags, mode_t mode)
 {
@@ -296,60 +258,22 @@ static mode_t mode_of(int flags, va_list args)
 	return (flags & (O_CREAT | __O_TMPFILE)) ? (mode_t)va_arg(args, int) : 0;
 }
 
-#define OPEN(name, symbol)                                                                         \
-	int name(const char *path, int flags, ...) __asm__(symbol);                                \
-	int name(const char *path, int flags, ...)                                                 \
+#define OPEN(name, symbol, parameters, dir)                                                        \
+	int name parameters __asm__(symbol);                                                       \
+	int name parameters                                                                        \
 	{                                                                                          \
 		va_list args;                                                                      \
 		mode_t mode;                                                                       \
-\
-		va_start(args, flags);                                                             \
-		mode = mode_of(flags, args);                                                       \
-		va_end(args);                                                                      \
-		return open_at(AT_FDCWD, path, flags, mode);                                       \
-	}
-
-#define OPENAT(name, symbol)                                                                       \
-	int name(int dir, const char *path, int flags, ...) __asm__(symbol);                       \
-	int name(int dir, const char *path, int flags, ...)                                        \
-	{                                                                                          \
-		va_list args;                                                                      \
-		mode_t mode;                                                                       \
-\
 		va_start(args, flags);                                                             \
 		mode = mode_of(flags, args);                                                       \
 		va_end(args);                                                                      \
 		return open_at(dir, path, flags, mode);                                            \
 	}
 
-OPEN(open_small, "open")
-OPEN(open_large, "open64")
-OPENAT(openat_small, "openat")
-OPENAT(openat_large, "openat64")
-
-DIR *fdopendir(int fd)
-{
-	NEXT(DIR *, "fdopendir", int);
-	enum action action = at_fd(OP_LIST, fd);
-
-	return action == ACTION_FAIL ? NULL : real(fd);
-}
-
-int chmod(const char *path, mode_t mode)
-{
-	NEXT(int, "chmod", const char *, mode_t);
-	enum action action = at_name(OP_OWNER, AT_FDCWD, path);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(path, mode));
-}
-
-int lchown(const char *path, uid_t uid, gid_t gid)
-{
-	NEXT(int, "lchown", const char *, uid_t, gid_t);
-	enum action action = at_name(OP_OWNER, AT_FDCWD, path);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(path, uid, gid));
-}
+OPEN(open_small, "open", (const char *path, int flags, ...), AT_FDCWD)
+OPEN(open_large, "open64", (const char *path, int flags, ...), AT_FDCWD)
+OPEN(openat_small, "openat", (int dir, const char *path, int flags, ...), dir)
+OPEN(openat_large, "openat64", (int dir, const char *path, int flags, ...), dir)
 
 int close(int fd)
 {
@@ -366,24 +290,4 @@ int close(int fd)
 
 /* ---- no files ---- */
 
-int listen(int fd, int backlog)
-{
-	NEXT(int, "listen", int, int);
-	enum action action = count(OP_LISTEN);
-
-	return action == ACTION_FAIL ? -1 : ended(action, real(fd, backlog));
-}
-
-struct event_base;
-struct event;
-struct event *event_new(struct event_base *base, int fd, short what,
-	void (*callback)(int, short, void *), void *arg);
-
-struct event *event_new(struct event_base *base, int fd, short what,
-	void (*callback)(int, short, void *), void *arg)
-{
-	NEXT(struct event *, "event_new", struct event_base *, int, short,
-		void (*)(int, short, void *), void *);
-
-	return count(OP_EVENT) == ACTION_FAIL ? NULL : real(base, fd, what, callback, arg);
-}
+CALL(listen, (int fd, int backlog), count(OP_LISTEN), (fd, backlog))

@@ -26,7 +26,7 @@ LONG = bool(os.environ.get("GPT2D_LONG"))
 LIBRARY = BUILD / "tests" / "faults.so"
 FOREVER = (1 << 63) - 1
 KILL, TORN, FAIL, SHORT, STALL = 1, 2, 3, 4, 5
-SYNC, UNLINK, MKDIR, FILES, EVENT, LISTEN, OWNER, CLOSE, LIST, ROOM = 2, 16, 32, 127, 128, 256, 512, 1024, 2048, 4096
+SYNC, UNLINK, MKDIR, FILES, LISTEN, OWNER, CLOSE = 2, 16, 32, 127, 256, 512, 1024
 NEEDS_ROOM = FILES - UNLINK
 ENDED = ("done", "failed", "cancelled", "interrupted")
 
