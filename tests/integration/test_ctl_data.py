@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bpe_reference import Reference, small_vocabulary
+from bpe_reference import ALPHABET, Reference, small_vocabulary
 from helpers import PATIENCE_S, Daemon, wait_for
 from terminal import Terminal
 
@@ -173,13 +173,16 @@ MIXED = ("The quick brown fox's tail isn't 12 or \u0663\u0664; we'll see: x=1\n\
     "\u00a0\u00a0caf\u00e9 \u3000 \u4f60\u597d\u4e16\u754c \U0001f600\U0001f468\u200d\U0001f469 \u180e \u0085 e\u0301 '" + " " * 70 + "end   ")
 
 
+def write_vocabulary(folder, vocabulary, merges):
+    folder.mkdir()
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
+    return folder
+
+
 @pytest.fixture
 def vocabulary(tmp_path):
-    folder = tmp_path / "vocabulary"
-    folder.mkdir()
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY))
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in MERGES))
-    return folder
+    return write_vocabulary(tmp_path / "vocabulary", VOCABULARY, MERGES)
 
 
 def gpt2(vocabulary, *args, **more):
@@ -198,6 +201,23 @@ def test_gpt2_tokens_of_text(tmp_path, vocabulary):
     value = json.loads(result.stdout)
     assert value["vocabulary"] == str(vocabulary / "vocab.json") and value["vocab_size"] == END + 1
     assert [row["tokens"] for row in value["inputs"]] == [len(ids) for ids in expected] and value["documents"] == 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gpt2_merges_of_merged_tokens(tmp_path, seed):
+    """Random merges of a, b and c, and of tokens that merges made; short and long pieces."""
+    source, pool, merges = random.Random(seed), ["a", "b", "c"], []
+    while len(merges) < 40:
+        pair = source.choice(pool), source.choice(pool)
+        if len("".join(pair)) <= 12 and "".join(pair) not in pool:
+            merges.append(pair)
+            pool.append("".join(pair))
+    vocabulary = {token: id for id, token in enumerate([*ALPHABET.values(), *pool[3:], "<|endoftext|>"])}
+    text = "\n".join("".join(source.choices("abc", k=source.choice([5, 20, 80, 600]))) for _ in range(200))
+    (tmp_path / "a.txt").write_text(text)
+    result = gpt2(write_vocabulary(tmp_path / "v", vocabulary, merges), tmp_path / "a.txt", "-o", tmp_path / "o.bin")
+    assert result.returncode == 0, result.stderr
+    assert read(tmp_path / "o.bin")[:-1] == Reference(vocabulary, merges).encode(text)
 
 
 def test_gpt2_tokens_of_what_is_no_utf8(tmp_path, vocabulary):

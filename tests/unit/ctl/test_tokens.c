@@ -1,5 +1,4 @@
 /* GPT-2's tokenizer over a small vocabulary that the test makes, and what reads its inputs. */
-#include "ctl/data/bpe.h"
 #include "ctl/data/json_line.h"
 #include "ctl/data/tokenizer.h"
 #include "ctl/data/vocabulary.h"
@@ -263,7 +262,7 @@ static void test_bad_vocabularies(void **state)
 	}
 }
 
-/* ---- merges, short and long pieces, against the definition ---- */
+/* ---- cuts ---- */
 
 static uint32_t random_bits(void)
 {
@@ -273,119 +272,6 @@ static uint32_t random_bits(void)
 	state ^= state >> 7;
 	state ^= state << 17;
 	return (uint32_t)(state >> 32);
-}
-
-struct text {
-	char bytes[256];
-	size_t n;
-};
-
-/* Merges the lowest rank's first pair until none is left, by comparing texts. */
-static size_t merge_plainly(const struct text (*pairs)[2], size_t n_pairs, const char *piece,
-	size_t n, struct text *out)
-{
-	size_t best;
-
-	for (size_t i = 0; i < n; i++) {
-		out[i].bytes[0] = piece[i];
-		out[i].n = 1;
-	}
-	do {
-		best = n_pairs;
-		for (size_t rank = 0; rank < n_pairs && best == n_pairs; rank++) {
-			for (size_t i = 0; i + 1 < n && best == n_pairs; i++) {
-				const struct text *a = &pairs[rank][0], *b = &pairs[rank][1];
-
-				if (out[i].n != a->n || out[i + 1].n != b->n ||
-					memcmp(out[i].bytes, a->bytes, a->n) != 0 ||
-					memcmp(out[i + 1].bytes, b->bytes, b->n) != 0)
-					continue;
-				best = rank;
-				memcpy(out[i].bytes + a->n, b->bytes, b->n);
-				out[i].n += b->n;
-				n--;
-				memmove(out + i + 1, out + i + 2, (n - i - 1) * sizeof(*out));
-			}
-		}
-	} while (best < n_pairs);
-	return n;
-}
-
-enum { N_PAIRS = 40, PIECE_BYTES = 600 };
-
-static struct text joined(const struct text pair[2])
-{
-	struct text both = pair[0];
-
-	memcpy(both.bytes + both.n, pair[1].bytes, pair[1].n);
-	both.n += pair[1].n;
-	return both;
-}
-
-/* Merges of a, b and c, and of tokens that merges made. */
-static struct bpe *random_vocabulary(struct text pairs[N_PAIRS][2])
-{
-	struct bpe *bpe = bpe_create();
-	size_t n_pairs = 0;
-
-	for (int i = 0; i < 256; i++) {
-		const unsigned char byte = (unsigned char)i;
-
-		assert_int_equal(bpe_add_token(bpe, i, &byte, 1), 0);
-	}
-	while (n_pairs < N_PAIRS) {
-		struct text half[2], both;
-
-		for (int k = 0; k < 2; k++) {
-			const size_t from = random_bits() % (n_pairs + 2);
-
-			half[k] = (struct text){{(char)('a' + random_bits() % 3)}, 1};
-			if (from < n_pairs)
-				half[k] = joined(pairs[from]);
-		}
-		both = joined(half);
-		if (both.n > 12)
-			continue;
-		if (bpe_add_token(
-			    bpe, 256 + (int64_t)n_pairs, (unsigned char *)both.bytes, both.n) != 0)
-			continue;
-		assert_int_equal(bpe_add_merge(bpe, (unsigned char *)half[0].bytes, half[0].n,
-					 (unsigned char *)half[1].bytes, half[1].n),
-			0);
-		pairs[n_pairs][0] = half[0];
-		pairs[n_pairs++][1] = half[1];
-	}
-	return bpe;
-}
-
-static void test_merges(void **state)
-{
-	static struct text pairs[N_PAIRS][2], expected[PIECE_BYTES];
-	struct bpe *bpe = random_vocabulary(pairs);
-	struct bpe_scratch scratch = {0};
-
-	for (int round = 0; round < 400; round++) {
-		char piece[PIECE_BYTES];
-		uint16_t ids[PIECE_BYTES];
-		const size_t n = 1 + random_bits() % (round % 4 == 0 ? PIECE_BYTES : 80);
-		size_t n_ids, n_expected;
-
-		for (size_t i = 0; i < n; i++)
-			piece[i] = (char)('a' + random_bits() % 3);
-		n_ids = bpe_encode(bpe, &scratch, (unsigned char *)piece, n, ids);
-		n_expected =
-			merge_plainly((const struct text(*)[2])pairs, N_PAIRS, piece, n, expected);
-		assert_int_equal(n_ids, n_expected);
-		for (size_t i = 0; i < n_ids; i++) {
-			size_t length;
-			const unsigned char *bytes = bpe_bytes(bpe, ids[i], &length);
-
-			assert_int_equal(length, expected[i].n);
-			assert_memory_equal(bytes, expected[i].bytes, length);
-		}
-	}
-	bpe_scratch_finish(&scratch);
-	bpe_destroy(bpe);
 }
 
 /* Text that is cut where cut says has the tokens of the whole. */
@@ -512,7 +398,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_formats),
 		cmocka_unit_test(test_bad_vocabularies),
-		cmocka_unit_test(test_merges),
 		cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_lines),
