@@ -51,4 +51,7 @@ int64_t store_fixture_submit(struct store *s, const struct store_fixture *f);
 /* record_show's answer, the caller's. */
 json_t *store_fixture_show(struct store *s, int64_t id, int64_t after, int64_t limit);
 
+#define STORE_FIXTURE_TEST(test)                                                                   \
+	cmocka_unit_test_setup_teardown(test, store_fixture_set_up, store_fixture_tear_down)
+
 #endif

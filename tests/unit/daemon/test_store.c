@@ -1,10 +1,9 @@
 /*
- * The store by itself: commits, reopening, a writer that is killed, schema versions.
+ * The store by itself: commits, reopening, a writer that is killed.
  */
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "daemon/store/database.h"
 #include "tests/unit/daemon/store_fixture.h"
 #include "tests/unit/test.h"
 
@@ -153,46 +152,13 @@ static void test_killed_writer(void **state)
 	}
 }
 
-/* A schema of another gpt2d is refused by name: a newer one, and one that never was. */
-static void refused_schema(struct store_fixture *f, int64_t version, const char *says)
-{
-	struct store *s = store_fixture_open(f), *again = NULL;
-	char error[256];
-
-	assert_int_equal(
-		store_sql(store_db(s), NULL, NULL, "update schema set version = ?", "i", version),
-		0);
-	assert_int_equal(store_close(s), 0);
-	assert_int_equal(store_open(f->path, &again, error, sizeof(error)), -EPROTO);
-	assert_null(again);
-	assert_non_null(strstr(error, says));
-}
-
-static void test_newer_schema(void **state)
-{
-	refused_schema(*state, DATABASE_SCHEMA + 1, "schema 5, this gpt2d supports up to 4");
-}
-
-static void test_negative_schema(void **state)
-{
-	refused_schema(*state, -1, "schema -1, this gpt2d supports up to 4");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			test_submit_and_reopen, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_no_such_run, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_transitions, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_killed_writer, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_newer_schema, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_negative_schema, store_fixture_set_up, store_fixture_tear_down),
+		STORE_FIXTURE_TEST(test_submit_and_reopen),
+		STORE_FIXTURE_TEST(test_no_such_run),
+		STORE_FIXTURE_TEST(test_transitions),
+		STORE_FIXTURE_TEST(test_killed_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

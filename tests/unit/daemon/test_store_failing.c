@@ -361,28 +361,17 @@ static void test_log_is_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			test_one_job_fails_alone, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_refused_knows_why, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_disk_full, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_disk_full_at_the_end, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_submit_tries_by_itself, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_failing_ends_by_itself, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_silent_thread, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(test_own_fault_is_no_failure, store_fixture_set_up,
-			store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_files_taken_away, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_no_write_ahead_log, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_log_is_bounded, store_fixture_set_up, store_fixture_tear_down),
+		STORE_FIXTURE_TEST(test_one_job_fails_alone),
+		STORE_FIXTURE_TEST(test_refused_knows_why),
+		STORE_FIXTURE_TEST(test_disk_full),
+		STORE_FIXTURE_TEST(test_disk_full_at_the_end),
+		STORE_FIXTURE_TEST(test_submit_tries_by_itself),
+		STORE_FIXTURE_TEST(test_failing_ends_by_itself),
+		STORE_FIXTURE_TEST(test_silent_thread),
+		STORE_FIXTURE_TEST(test_own_fault_is_no_failure),
+		STORE_FIXTURE_TEST(test_files_taken_away),
+		STORE_FIXTURE_TEST(test_no_write_ahead_log),
+		STORE_FIXTURE_TEST(test_log_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

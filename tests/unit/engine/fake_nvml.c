@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 struct utilization {
 	unsigned int gpu, memory;
 };
@@ -26,30 +28,6 @@ struct pci_info {
 };
 
 static int the_device, other_device;
-
-int nvmlInit_v2(void);
-int nvmlShutdown(void);
-int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out);
-int nvmlSystemGetDriverVersion(char *out, unsigned int bytes);
-int nvmlDeviceGetName(void *d, char *out, unsigned int bytes);
-int nvmlDeviceGetUUID(void *d, char *out, unsigned int bytes);
-int nvmlDeviceGetIndex(void *d, unsigned int *out);
-int nvmlDeviceGetClockInfo(void *d, int which, unsigned int *mhz);
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *d, unsigned long long *reasons);
-int nvmlDeviceGetTemperature(void *d, int sensor, unsigned int *celsius);
-int nvmlDeviceGetPowerUsage(void *d, unsigned int *mw);
-int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *mj);
-int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out);
-int nvmlDeviceGetMemoryInfo(void *d, struct memory *out);
-int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory_v2 *out);
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct process *out);
-int nvmlDeviceGetCount_v2(unsigned int *out);
-int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **out);
-int nvmlDeviceGetPciInfo_v3(void *d, struct pci_info *out);
-int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *level);
-int nvmlDeviceGetNvLinkState(void *d, unsigned int link, int *enabled);
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *d, unsigned int link, struct pci_info *out);
-int nvmlDeviceGetP2PStatus(void *a, void *b, int which, int *status);
 
 int nvmlInit_v2(void)
 {

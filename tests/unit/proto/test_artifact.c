@@ -186,16 +186,17 @@ static void test_sha256(void **state)
 		hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+#define WITH_DIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_write_and_overwrite, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_parts, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_names_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			test_link_left_behind_is_not_written_through, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_failed_write_keeps_the_old, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
+		WITH_DIR(test_write_and_overwrite),
+		WITH_DIR(test_parts),
+		WITH_DIR(test_names_refused),
+		WITH_DIR(test_link_left_behind_is_not_written_through),
+		WITH_DIR(test_failed_write_keeps_the_old),
+		WITH_DIR(test_remove),
 		cmocka_unit_test(test_sha256),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
