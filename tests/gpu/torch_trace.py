@@ -82,7 +82,8 @@ def loss_of(p, c, tokens, targets, fused):
 
 class Training:
     """form "autocast" has fp32 weights, gradients and residual. "own" has all of them in the type, and fp32
-    masters. In fp32 both are the same. captured: except for the first ones, a step is one CUDA graph with PyTorch's fused AdamW, for so many seconds."""
+    masters. In fp32 both are the same. captured: except for the first ones, a step is one CUDA graph with
+    PyTorch's fused AdamW, for so many seconds."""
 
     def __init__(self, trace, directory, name, device, form="own", fused=True, captured=False, seconds=math.inf):
         self.c = c = trace["config"]
