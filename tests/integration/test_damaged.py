@@ -1,4 +1,4 @@
-"""A damaged gpt2d.db: the steps of gpt2d(8) are executed here, word for word."""
+"""A gpt2d.db that is damaged, restored or locked, and a state directory that was moved. The steps of gpt2d(8) are executed word for word."""
 
 import os
 import re
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, RpcError, figure, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, agrees, experiment, figure, spec, wait_for
+
 
 MANUAL = Path(__file__).resolve().parents[2] / "daemon" / "gpt2d.8"
 RUNS = 40
@@ -224,3 +225,120 @@ def test_the_manuals_backup(daemon, tmp_path):
             assert {run["state"] for run in c.call("list", limit=10000)["runs"]} == {"done"}
             assert len(c.call("list", limit=10000)["runs"]) == RUNS
             assert c.wait(c.submit(spec("next")))["id"] > RUNS + 20
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folders_that_the_database_does_not_know(tmp_path):
+    """The database is removed or older than the folders in runs: those stay, and IDs continue above them."""
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            for name in ("old", "s"):
+                run = c.submit(spec(name))
+                assert c.wait(run)["state"] == "done"
+        before = files(d.state / "runs")
+        assert before
+        d.stop()
+        for path in d.state.glob("gpt2d.db*"):
+            if not path.name.endswith(".lock"):
+                path.unlink()
+        d.start()
+        assert "2 folders (the last is 2-s) of runs that gpt2d.db does not know" in d.said()
+        with d.client() as c:
+            run = c.submit(spec("s"))
+            assert run == 3 and c.wait(run)["state"] == "done"
+            assert c.call("prune", keep=0)["runs"]
+        assert files(d.state / "runs") == before
+
+
+def undone(d, work):
+    """Its database from when the run was still queued is restored after it is done: the run, and its folder."""
+    with d.client() as c:
+        c.call("drain")
+        run = c.submit(work)
+    d.kill()
+    copy = {path: path.read_bytes() for path in d.state.glob("gpt2d.db*")}
+    d.start()
+    with d.client() as c:
+        c.call("resume")
+        assert c.wait(run)["state"] == "done"
+    d.stop()
+    for path in d.state.glob("gpt2d.db*"):
+        path.unlink()
+    for path, content in copy.items():
+        path.write_bytes(content)
+    return run, d.state / "runs" / f"{run}-{work['name']}"
+
+
+@pytest.mark.parametrize("work", [spec("s"), experiment("s", repetitions=1)], ids=["single", "experiment"])
+def test_a_queued_run_that_has_a_folder(tmp_path, work):
+    """It is trained again in another folder, and the older folder stays unchanged."""
+    with Daemon(home=tmp_path) as d:
+        run, folder = undone(d, work)
+        before = files(folder)
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "queued"
+            c.call("resume")
+            end = c.wait(run)
+            assert end["state"] == "done" and end["dir"] == f"{folder}.2"
+            listed = c.call("artifacts", id=run)
+            assert listed["dir"] == end["dir"] and listed["files"] and not listed["missing"]
+        assert "its directory has artifacts already" in d.said()
+        assert files(folder) == before and agrees(d) == 1
+
+
+def test_moved_state_directory(tmp_path):
+    """Earlier runs are found in the new place."""
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = c.submit(experiment("moved", repetitions=1))
+            assert c.wait(run)["state"] == "done"
+            before = c.call("artifacts", id=run)
+        d.stop()
+        moved = d.state.parent / "runs" / "1-elsewhere"
+        moved.parent.mkdir()
+        d.state.rename(moved)
+        d.command[d.command.index("--state-dir") + 1] = str(moved)
+        d.start()
+        with d.client() as c:
+            now = c.call("artifacts", id=run)
+            assert now["dir"] == f"{moved}/runs/{run}-moved" != before["dir"]
+            assert now["files"] == before["files"] and not now["missing"]
+            for segment in c.call("show", id=run)["segments"]:
+                assert segment["dir"].startswith(now["dir"] + "/segments/") and Path(segment["dir"]).is_dir()
+
+
+def advice(database):
+    return f"fuser -v {database} shows the process; end it, or wait for it"
+
+
+def lock(database):
+    db = sqlite3.connect(database, isolation_level=None)
+    db.execute("begin immediate")
+    return db
+
+
+def test_who_has_the_database_locked_is_told(tmp_path):
+    """A reader does not count. The end of the lock is enough, without a restart."""
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        database = d.state / "gpt2d.db"
+        assert c.wait(c.submit(spec("first")))["state"] == "done"
+        reader = sqlite3.connect(database, isolation_level=None)
+        reader.execute("begin")
+        reader.execute("select count(*) from runs").fetchall()
+        writer = lock(database)
+        said = f"{database}: another process has it locked; {advice(database)}"
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("refused"))
+        assert refused.value.message == f"the run is not queued: gpt2d could not store it: {said}"
+        store = c.call("status")["store"]
+        assert store["errno"] == "EBUSY" and store["advice"] == advice(database)
+        assert store["error"] == "another process has it locked"
+        writer.execute("rollback")
+        wait_for(lambda: c.call("status")["store"] is None, "the end of it")
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+        reader.close()
+        writer.close()

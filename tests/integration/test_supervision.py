@@ -1,4 +1,4 @@
-"""Faults of the engines that train: the run fails with the reason, and other engines replace them."""
+"""Faults of the engines that start or train: status and runs have the reason, and other engines replace them."""
 
 import contextlib
 import json
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, FAKE_ENGINE, UNCHECKED, RpcError, experiment, has_ended, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, UNCHECKED, Daemon, RpcError, experiment, has_ended, spec, wait_for
+
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
 PEER_LOST = 70  # ENGINE_EXIT_PEER_LOST
@@ -248,3 +249,48 @@ def test_no_room_for_shared_memory(daemon, tmp_path):
             assert c.wait(c.submit(small("fits")))["state"] == "done"
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=False)
+
+
+NEW = "exited with status 71 (a new process is needed): "
+
+
+def under(what):
+    """gpt2d after that line of a shell."""
+    return ("/bin/sh", "-c", what + ' && exec "$0" "$@"')
+
+
+def in_mount(what):
+    prefix = ("unshare", "-m", *under(what))
+    if os.geteuid() != 0 or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    return prefix
+
+
+def check_reason(words, **more):
+    with Daemon(ranks=2, engine=CPU, ready=False, **more) as d, d.client() as c:
+        def reported():
+            reason = c.call("status")["engine"].get("reason") or ""
+            return reason if "exited" in reason or "killed" in reason else None
+        reason = wait_for(reported, "the reason")
+        for word in words:
+            assert word in reason, reason
+
+
+def test_a_limit_on_files():
+    """A file of shared memory is limited too."""
+    check_reason([NEW + "collectives: UCX with UCX_TLS=self,posix,cma: ", "File too large"], prefix=under("ulimit -f 2000"))
+
+
+def test_a_transport_that_is_not_there():
+    check_reason([NEW + "collectives: UCX with UCX_TLS=junk: transport 'junk' is not available"], environment={"UCX_TLS": "junk"})
+
+
+def test_no_folder_for_shared_memory():
+    check_reason([NEW + "collectives: /nonexist/gpt2d-", ": cannot create a directory for shared memory: No such file or directory"],
+        environment={"UCX_POSIX_DIR": "/nonexist"})
+
+
+def test_no_files_left_in_shared_memory(tmp_path):
+    """There is room, but no inode: "No space left on device" would not say so."""
+    prefix = in_mount("mount -t tmpfs -o nr_inodes=3 none /dev/shm")
+    check_reason(["collectives: /dev/shm/gpt2d-0: ", " of 3 files (inodes) free, 4 needed by 2 ranks"], prefix=prefix)
