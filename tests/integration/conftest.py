@@ -1,6 +1,8 @@
 import json
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,15 @@ def kills_only_processes(monkeypatch):
 def daemon():
     """helpers.Daemon, as a function."""
     return helpers.Daemon
+
+
+@pytest.fixture
+def home():
+    """A folder with a short path, which other users may enter."""
+    path = Path(tempfile.mkdtemp(prefix="gpt2d-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

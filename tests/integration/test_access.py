@@ -9,9 +9,7 @@ import shutil
 import socket
 import stat
 import subprocess
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -34,14 +32,6 @@ def ask(id, method, params):
 ask(1, "hello", {"protocol": 1})
 print(json.dumps([ask(2 + i, *q) for i, q in enumerate(json.loads(sys.argv[2]))]))
 """
-
-
-@pytest.fixture
-def home():
-    path = Path(tempfile.mkdtemp(prefix="gpt2d-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def as_user(path, uid, *questions, groups=(), gid=65534):

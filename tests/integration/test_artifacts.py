@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 
 import engines
-from helpers import BUILD, RpcError, experiment, spec, wait_for
+from helpers import RpcError, experiment, spec, wait_for
+from test_ctl_daemon import CTL, ctl
 
-CTL = BUILD / "ctl" / "gpt2ctl"
 PIECE = 256 << 10
-
-
-def ctl(d, *args, **environment):
-    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8"), **environment})
 
 
 def finished(c, run):

@@ -389,19 +389,6 @@ def test_options():
         assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
 
 
-def test_a_log_file_in_a_folder_that_is_not_there(tmp_path):
-    log = tmp_path / "none" / "log"
-    reported = f"log_file: {log}: cannot be created in {tmp_path}/none: No such file or directory; gpt2d does not create that folder"
-    places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s")
-    for words in (("-n",), places):
-        refused = run(*words, "--log-file", log, conf="/dev/null")
-        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {reported}\n")
-    conf = write(tmp_path, f"log_file = {log}\n")
-    refused = run("-n", conf=conf)
-    assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {conf}:1: {reported}\n")
-    assert not log.parent.exists()
-
-
 def test_a_place_that_cannot_be(tmp_path):
     """The error has the line, the problem and the expected value; nothing is created."""
     (tmp_path / "file").touch()
@@ -437,19 +424,3 @@ def test_no_place_of_ones_own():
     given = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
         env={"PATH": os.environ["PATH"], "HOME": "/home", "XDG_RUNTIME_DIR": "/run"}, check=False)
     assert given.returncode == 0 and "no default path" not in given.stderr
-
-
-def test_a_place_without_rights():
-    user = 65534 if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="gpt2d-") as home:
-        os.chmod(home, 0o755)
-        closed = Path(home) / "closed"
-        closed.mkdir(mode=0o555)
-        conf = write(Path(home), f"state_dir = {closed}/state\n", 0o644)
-        if user:
-            os.chown(conf, user, -1)
-        refused = run("-n", conf=conf, user=user)
-        if user and "gpt2d.conf" not in refused.stderr:
-            pytest.skip("the build cannot be reached by another user")
-        reported = f"{conf}:1: state_dir: {closed}/state: cannot be created: {closed}: Permission denied; "
-        assert refused.returncode == 2 and refused.stderr.startswith(f"gpt2d: {reported}"), refused

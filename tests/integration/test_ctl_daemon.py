@@ -16,14 +16,14 @@ from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, w
 CTL = BUILD / "ctl" / "gpt2ctl"
 
 
-def environment(d):
-    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8")}
+def environment(d, **more):
+    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8"), **more}
 
 
-def ctl(d, *args, run=None):
+def ctl(d, *args, run=None, text=None, **more):
     """What --json prints must have the shape that the tables give it."""
-    result = subprocess.run([CTL, *map(str, args)], input=json.dumps(run) if run else None, capture_output=True, text=True,
-        env=environment(d), timeout=120)
+    result = subprocess.run([CTL, *map(str, args)], input=json.dumps(run) if run else text, capture_output=True, text=True,
+        env=environment(d, **more), timeout=120)
     if "--json" in args:
         shapes.check_lines(result.stdout)
     return result

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import queue
 import select
 import signal
@@ -14,7 +13,6 @@ from client import CTL, ctl, done, environment, one_object, step
 from fake_daemon import FakeDaemon, Refused, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from terminal import Terminal
-
 
 
 def test_follow_plain_lines(path):
@@ -76,16 +74,6 @@ def test_follow_on_a_terminal(path):
     assert text.replace("\r\n", "\n").endswith("done\x1b[0m\nartifacts: /state/runs/1-demo\n")
 
 
-def test_interrupting_follow_detaches(path):
-    with FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(3, 1)])) as daemon, \
-            Terminal([str(CTL), "follow", "1"], environment(path)) as terminal:
-        terminal.wait("step 3/20")
-        os.kill(terminal.pid, signal.SIGINT)
-        assert terminal.end() == 6
-    assert "interrupted; run 1 continues (state: running)" in terminal.seen and "gpt2ctl cancel 1" in terminal.seen
-    assert daemon.asked("cancel") == []
-
-
 @pytest.mark.parametrize("state", ["running", "queued"])
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("verb", ["follow", "wait"])
@@ -140,24 +128,6 @@ def queued(reasons, events=()):
         "show": lambda params, connection: {"run": run_object(), "outlook": outlook()}}
 
 
-@pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
-def test_follow_of_an_ended_run(path, state, exit):
-    with FakeDaemon(path, follow=follow_script(run_object(state=state), [done(1, state)])):
-        assert ctl("follow", 1, path=path).returncode == exit
-
-
-def test_no_such_run(path):
-    def follow(params, connection):
-        raise Refused(-32003, f"run {params['id']}: no such run")
-    with FakeDaemon(path, follow=follow):
-        assert ctl("follow", 9, path=path).returncode == 7
-        text = ctl("wait", 9, path=path)
-        result = ctl("wait", 9, "--json", path=path)
-    assert text.stdout == "" and "run 9: no such run" in text.stderr
-    assert result.returncode == 7
-    assert one_object(result.stdout)["runs"][0]["exit"] == 7
-
-
 def test_wait_of_several(path):
     states = {1: "done", 2: "failed", 3: "cancelled", 4: "done"}
 
@@ -175,13 +145,6 @@ def test_wait_of_several(path):
     assert result.returncode == 7
     assert "run 2 demo: failed" in result.stdout and "run 1 demo: done" in result.stdout
     assert [run["exit"] for run in value["runs"]] == [0, 4, 6] and value["exit"] == 4
-
-
-def test_wait_timeout(path):
-    with FakeDaemon(path, follow=follow_script(run_object(state="running"), [])):
-        result = ctl("wait", 1, "--timeout", "2", path=path)
-    assert result.returncode == 124
-    assert "has not ended in time" in result.stderr
 
 
 def test_daemon_comes_back(path):

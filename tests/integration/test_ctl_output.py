@@ -50,21 +50,6 @@ def test_list_of_several_states(path):
         assert " ".join(f"{run['id']}{run['state'][0]}" for run in value["runs"]) == expected and value["older"] is older
 
 
-def test_list_empty_and_state(path):
-    with FakeDaemon(path, list=lambda params, connection: {"runs": [], "next": None}) as daemon:
-        assert ctl("list", "--state", "failed", path=path).stdout == "no runs\n"
-    assert daemon.asked("list")[0]["state"] == "failed"
-
-
-def test_cancel(path):
-    reply = {"id": 3, "state": "cancelled", "already": False}
-    with FakeDaemon(path, cancel=lambda params, connection: reply):
-        assert ctl("cancel", 3, path=path).stdout == "run 3 is cancelled\n"
-        reply["already"] = True
-        result = ctl("cancel", 3, path=path)
-    assert result.returncode == 0 and "nothing to cancel" in result.stdout
-
-
 def test_shutdown(path):
     reply = {"running": None, "stopping": False}
     with FakeDaemon(path, shutdown=lambda params, connection: reply) as daemon:

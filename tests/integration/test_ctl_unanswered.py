@@ -1,4 +1,4 @@
-"""gpt2ctl where gpt2d does not answer: stopped, hung, or without its socket."""
+"""gpt2ctl where gpt2d does not answer: stopped, hung, silent, or without its socket."""
 
 import contextlib
 import fcntl
@@ -10,12 +10,12 @@ import subprocess
 import threading
 from pathlib import Path
 
-
-from client import CTL, environment
+from client import CTL, done, environment, step
 from clocks import Clocks
-from fake_daemon import FakeDaemon, run_object
+from fake_daemon import FakeDaemon, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from helpers import spec as spec_of
+from terminal import Terminal
 from test_ctl_daemon import ctl
 
 
@@ -46,16 +46,55 @@ def ask_a_mute(tmp_path):
     return daemon, result
 
 
-def test_a_hung_daemon_is_named(tmp_path):
-    with open(tmp_path / "s.lock", "w", encoding="ascii") as lock:
+@contextlib.contextmanager
+def locked(path):
+    """This process holds the lock beside that socket, as gpt2d does."""
+    with open(f"{path}.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
+        yield
+
+
+def test_a_hung_daemon_is_named(tmp_path):
+    with locked(tmp_path / "s"):
         daemon, result = ask_a_mute(tmp_path)
     assert result.returncode == 124
     who = f"gpt2d (process {os.getpid()}) has not answered on {daemon.path}"
     assert re.search(re.escape(f"{who} for ") + r"\d+(\.\d)? s\n", result.stderr)
     assert f"see gpt2d's log, and: ps -o pid,stat,wchan:32,args -p {os.getpid()}\n" in result.stderr
+
+
+def test_silence_while_events_are_awaited(path):
+    """The message is on its own line on a terminal. An event is a sign of life as well."""
+    connections, end, who = [], threading.Event(), f"gpt2d (process {os.getpid()})"
+    mute = lambda params, connection: end.wait(PATIENCE_S) and {}
+    follow = follow_script(run_object(state="running"), [], connections.append)
+
+    def tell(event):
+        for connection in connections:
+            connection.notify(event[0], id=1, **event[1])
+
+    with locked(path), FakeDaemon(path, version=mute, follow=follow), \
+            subprocess.Popen([CTL, "follow", "1"], env=environment(path), text=True, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE) as plain, \
+            Terminal([str(CTL), "follow", "1"], environment(path, LC_ALL="C.UTF-8"), columns=200) as t:
+        wait_for(lambda: len(connections) == 2, "both")
+        tell(step(2, 1))
+        t.wait("10%")
+        t.wait("has not answered")
+        notice = plain.stderr.readline()
+        tell(step(20, 2))
+        t.wait("100%")
+        tell(done(3))
+        end.set()
+        assert (plain.wait(PATIENCE_S), t.end()) == (0, 0)
+        rest = plain.stderr.read()
+    assert notice == f"gpt2ctl: still waiting: {who} has not answered on {path} for 12 s\n"
+    assert rest == "gpt2ctl: gpt2d answers again\n"
+    # the bar was there, and was taken away before
+    assert re.search(r"10%.*\r\x1b\[Kgpt2ctl: [^\r\n]* has not answered", t.seen, re.DOTALL), t.seen
+    assert re.search(r"\ngpt2ctl: gpt2d answers again\r\n", t.seen), t.seen
 
 
 CHANGE = {"cancel 5": "gpt2ctl show 5", "keep 5": "gpt2ctl show 5", "priority 5 7": "gpt2ctl show 5",
@@ -146,8 +185,3 @@ def test_status_tells_that_a_run_is_being_ended(daemon):
         assert other.call("status")["running"]["stopping"] == "cancelled: asked for"
         assert "the run ends after the step in progress: cancelled: asked for" in ctl(d, "status").stdout
         d.kill()
-
-
-def status(path, **more):
-    return subprocess.run([CTL, "status"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path),
-        **more)

@@ -16,11 +16,6 @@ from engines import PROGRAM
 from helpers import BUILD, PATIENCE_S, Daemon, agrees, experiment, has_ended, spec, wait_for
 
 
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path
-
-
 def second(d, **changes):
     """Another gpt2d with the same command line, except for changes; (status, stderr)."""
     command = list(d.command)
@@ -30,9 +25,9 @@ def second(d, **changes):
     return process.returncode, process.stderr
 
 
-def test_killed_and_started_again(home):
+def test_killed_and_started_again(tmp_path):
     """Submit 5, kill -9 during the first: it is interrupted, the others run in order, ids unchanged."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             runs = [c.submit(spec("first-ms20", 1000))] + [c.submit(spec(f"r{i}")) for i in range(4)]
             wait_for(lambda: c.state(runs[0]) == "running", "running")
@@ -55,8 +50,8 @@ def test_killed_and_started_again(home):
             assert c.submit(spec("next")) == 6
 
 
-def test_restart_when_asked_for(home):
-    with Daemon(home=home) as d:
+def test_restart_when_asked_for(tmp_path):
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(experiment("again-held4", repetitions=1, restart=True))
             wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 1, "a segment")
@@ -74,9 +69,9 @@ def test_restart_when_asked_for(home):
                 "interrupted", "queued", "starting", "running", "finishing", "done"]
 
 
-def test_a_run_that_gpt2d_keeps_dying_in(home):
+def test_a_run_that_gpt2d_keeps_dying_in(tmp_path):
     """gpt2d gives up the run after three deaths, and trains the next one. An orderly stop does not count."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run, waits = c.submit(spec("long-ms20", 100000) | {"restart": True}), c.submit(spec("waits"))
         for death in range(4):
@@ -98,9 +93,9 @@ def test_a_run_that_gpt2d_keeps_dying_in(home):
 @pytest.mark.parametrize("kind", ["single", "experiment"])
 @pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut", "a pipe",
     "with metrics in a pipe"])
-def test_killed_while_finishing(home, kind, marker):
+def test_killed_while_finishing(tmp_path, kind, marker):
     """Everything is on disk, and gpt2d is killed before the report: done only if all of it matches."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("nosay") if kind == "single" else experiment("nosay", repetitions=1))
             wait_for(lambda: c.call("show", id=run)["segments"][-1]["state"] == "trained", "the last segment")
@@ -145,9 +140,9 @@ def test_killed_while_finishing(home, kind, marker):
 
 
 @pytest.mark.parametrize("how, ends", [("nosay", "done"), ("noend", "cancelled")])
-def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, ends):
+def test_a_segment_that_was_being_written_when_its_run_was_cancelled(tmp_path, how, ends):
     """It has ended after the next start, as its folder shows; the marker of a segment does not complete its run."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(experiment(f"{how}-ms20", 200, repetitions=1))
 
@@ -171,9 +166,9 @@ def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, 
         agrees(d)
 
 
-def test_segments_that_the_store_had_not_come_to(home):
+def test_segments_that_the_store_had_not_come_to(tmp_path):
     """gpt2d is killed while the store lags: folders show what was done, and what had started."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(experiment("exp-ms20", 20, repetitions=10))
             wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 4, "four segments")
@@ -201,9 +196,9 @@ def test_segments_that_the_store_had_not_come_to(home):
 
 
 @pytest.mark.parametrize("state", ["interrupted", "cancelled", "failed"])
-def test_trained_segments_of_a_run_that_has_ended(home, state):
+def test_trained_segments_of_a_run_that_has_ended(tmp_path, state):
     """They end as their run did, or are done if their folder is complete."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             old = c.submit(experiment("old", repetitions=1))
             assert c.wait(old)["state"] == "done"
@@ -232,9 +227,9 @@ def test_trained_segments_of_a_run_that_has_ended(home, state):
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
 @pytest.mark.parametrize("work", [{"optimizer_steps": 25, "warmup_steps": 2}, {"optimizer_steps": 3, "warmup_steps": 0}])
 @pytest.mark.parametrize("kind, ranks", [(spec, 1), (experiment, 2)])
-def test_found_done_with_its_figures(home, kind, ranks, work):
+def test_found_done_with_its_figures(tmp_path, kind, ranks, work):
     """As if gpt2d had been killed between the marker and segment.done: the report is read from the files."""
-    with Daemon(ranks=ranks, home=home, engine=PROGRAM) as d:
+    with Daemon(ranks=ranks, home=tmp_path, engine=PROGRAM) as d:
         with d.client() as c:
             assert c.wait(c.submit(kind("done", work=work)))["state"] == "done"
             before = c.call("show", id=1)
@@ -263,13 +258,13 @@ def long_names(work):
 @pytest.mark.parametrize("work, begun", [
     (experiment("exp-held8"), 1), (long_names(experiment("long-held8")), 1), (spec("held"), 0)],
     ids=["experiment", "long names", "single"])
-def test_a_database_from_before_the_end(home, work, begun):
+def test_a_database_from_before_the_end(tmp_path, work, begun):
     """Restored from a backup: a run with a complete folder is done with all of its segments, also those that the database does not have."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(work)
             wait_for(lambda: c.state(run) == "running" and c.call("show", id=run)["run"]["segments_done"] >= begun, "a segment")
-            with closing(sqlite3.connect(d.state / "gpt2d.db")) as db, closing(sqlite3.connect(home / "backup.db")) as to:
+            with closing(sqlite3.connect(d.state / "gpt2d.db")) as db, closing(sqlite3.connect(tmp_path / "backup.db")) as to:
                 db.backup(to)
             d.unhold()
             assert c.wait(run)["state"] == "done"
@@ -278,7 +273,7 @@ def test_a_database_from_before_the_end(home, work, begun):
         d.stop()
         for name in ("gpt2d.db-wal", "gpt2d.db-shm"):
             (d.state / name).unlink(missing_ok=True)
-        shutil.copy(home / "backup.db", d.state / "gpt2d.db")
+        shutil.copy(tmp_path / "backup.db", d.state / "gpt2d.db")
         d.start()
         with d.client() as c:
             shown = c.call("show", id=run)
@@ -290,9 +285,9 @@ def test_a_database_from_before_the_end(home, work, begun):
         assert agrees(d) == 1
 
 
-def test_what_killed_engines_leave_goes(home):
+def test_what_killed_engines_leave_goes(tmp_path):
     """Also of a run that had ended, and of the attempt before; other files stay."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             failed = c.submit(experiment("fail.r0.s1", repetitions=1))
             assert c.wait(failed)["state"] == "failed"
@@ -316,9 +311,9 @@ def test_what_killed_engines_leave_goes(home):
             assert not list(folder.rglob("*.tmp")) and list(folder.rglob(".other"))
 
 
-def test_many_kills_lose_nothing(home):
+def test_many_kills_lose_nothing(tmp_path):
     """kill -9 at random moments of submitting: acknowledged runs exist, in order, and end once."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         known = {}
         for round in range(8):
             with d.client() as c:
@@ -338,15 +333,15 @@ def test_many_kills_lose_nothing(home):
                     assert os.path.exists(runs[run]["dir"] + "/RUN_COMPLETE.txt")
 
 
-def test_wal_cut_at_any_byte(home):
+def test_wal_cut_at_any_byte(tmp_path):
     """A torn write of the database: it opens, with a prefix of the committed data."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             c.submit(spec("long-ms20", 100000))
             for i in range(5):
                 c.submit(spec(f"r{i}"))
         d.kill()
-        saved = home / "saved"
+        saved = tmp_path / "saved"
         shutil.copytree(d.state, saved)
         wal = (saved / "gpt2d.db-wal").read_bytes()
         counts = []
@@ -366,34 +361,10 @@ def test_wal_cut_at_any_byte(home):
         d.start()
 
 
-def test_newer_schema_is_refused(home):
-    with Daemon(home=home) as d:
-        d.stop()
-        with sqlite3.connect(d.state / "gpt2d.db") as db:
-            known = db.execute("select version from schema").fetchone()[0]
-            db.execute("update schema set version = 99")
-        status, said = second(d)
-        assert status == 1
-        assert said.endswith(f"gpt2d.db: schema 99, this gpt2d supports up to {known}\n")
-        with sqlite3.connect(d.state / "gpt2d.db") as db:
-            db.execute("update schema set version = ?", (known,))
-        d.start()
-
-
-def test_what_is_no_database(home):
-    state = home / "state"
-    state.mkdir()
-    (state / "gpt2d.db").write_text("this is no database " * 100)
-    with Daemon(home=home, ready=False) as d:
-        assert d.process.wait(PATIENCE_S) == 1
-        assert "gpt2d.db: file is not a database" in d.process.stderr.read()
-    assert (state / "gpt2d.db").read_text().startswith("this is no database")
-
-
 # ---- the socket ----
 
-def test_stale_socket_is_replaced(home):
-    with Daemon(home=home) as d:
+def test_stale_socket_is_replaced(tmp_path):
+    with Daemon(home=tmp_path) as d:
         d.kill()
         assert d.socket.exists()
         d.start()
@@ -401,14 +372,14 @@ def test_stale_socket_is_replaced(home):
             c.call("status")
 
 
-def test_live_socket_is_not(home):
-    with Daemon(home=home) as d:
+def test_live_socket_is_not(tmp_path):
+    with Daemon(home=tmp_path) as d:
         inode = d.socket.stat().st_ino
         for stopped in (False, True):
             if stopped:
                 d.process.send_signal(signal.SIGSTOP)
             # the same socket and state; the same socket; the same state
-            for changes in ({}, {"state-dir": home / "other"}, {"socket": home / "other.sock"}):
+            for changes in ({}, {"state-dir": tmp_path / "other"}, {"socket": tmp_path / "other.sock"}):
                 status, said = second(d, **changes)
                 assert status == 3
                 assert f"in use by another gpt2d (process {d.process.pid})" in said
@@ -418,9 +389,9 @@ def test_live_socket_is_not(home):
             assert c.wait(c.submit(spec()))["state"] == "done"
 
 
-def test_fewer_ranks_than_the_queue_was_made_for(home):
+def test_fewer_ranks_than_the_queue_was_made_for(tmp_path):
     """A run stays accepted if gpt2d restarts with fewer ranks: it waits, others run, and it starts later."""
-    with Daemon(ranks=2, home=home) as d:
+    with Daemon(ranks=2, home=tmp_path) as d:
         with d.client() as c:
             c.call("drain")
             asked, unasked = c.submit(spec("asked", gpus=2)), c.submit({k: v for k, v in spec("all").items() if k != "gpus"})
@@ -454,10 +425,10 @@ def test_fewer_ranks_than_the_queue_was_made_for(home):
             assert [c.wait(run)["state"] for run in (asked, unasked)] == ["done", "done"]
 
 
-def test_socket_is_private(home):
+def test_socket_is_private(tmp_path):
     old = os.umask(0)
     try:
-        with Daemon(home=home) as d:
+        with Daemon(home=tmp_path) as d:
             assert d.socket.stat().st_mode & 0o777 == 0o600
             assert d.socket.parent.stat().st_mode & 0o777 == 0o700
             assert d.state.stat().st_mode & 0o777 == 0o700
@@ -466,18 +437,18 @@ def test_socket_is_private(home):
         os.umask(old)
 
 
-def test_a_file_in_the_way_is_left_alone(home):
-    (home / "run").mkdir()
-    (home / "run" / "gpt2d.sock").write_text("mine")
-    with Daemon(home=home, ready=False) as d:
+def test_a_file_in_the_way_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gpt2d.sock").write_text("mine")
+    with Daemon(home=tmp_path, ready=False) as d:
         assert d.process.wait(PATIENCE_S) == 1
         assert f"gpt2d: socket: {d.socket}: exists and is not a socket; remove it, or set socket to another path\n" in d.process.stderr.read()
-    assert (home / "run" / "gpt2d.sock").read_text() == "mine"
+    assert (tmp_path / "run" / "gpt2d.sock").read_text() == "mine"
 
 
-def test_a_socket_taken_by_another_is_left_alone(home):
+def test_a_socket_taken_by_another_is_left_alone(tmp_path):
     """At exit only the own socket is removed."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         d.socket.unlink()
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(str(d.socket))
@@ -487,9 +458,9 @@ def test_a_socket_taken_by_another_is_left_alone(home):
         d.start()
 
 
-def test_started_without_standard_streams(home):
+def test_started_without_standard_streams(tmp_path):
     """The log goes nowhere, and not into a file or socket that got the number of standard error."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         command = [word for word in d.command if word != "--log-file" and word != str(d.log)]
         assert d.stop() == 0
         d.process = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command], env=d.environment,

@@ -3,11 +3,9 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,13 +15,6 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 GPT2D = BUILD / "daemon" / "gpt2d"
 NAMES = ["gpt2d", "settings", "clock", "device", "libraries", "engine", "log", "metrics", "data", "socket", "disk", "queue",
     "processors", "/proc", "/dev/shm", "nofile", "memlock", "GPUs"]
-
-
-@pytest.fixture
-def home():
-    path = Path(tempfile.mkdtemp(prefix="gpt2d-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def run(home, *words, conf="/dev/null", prefix=(), **more):
@@ -100,8 +91,12 @@ def test_engines_that_are_not_right(home):
     found = checks(home, "--engine", "/nowhere/engine", status=1)
     assert found["device"][:2] == ("fail", "engine: /nowhere/engine: No such file or directory")
     assert "engine" not in found
-    found = checks(home, "--engine", "/bin/false", status=1)
-    assert found["engine"][:2] == ("fail", "the engine does not check a spec: exited with status 1")
+    for text, why in (("#!/bin/false\n", "exited with status 1"), ("#!/bin/sh\nkill -SEGV $$\n", "killed by signal 11"),
+            ("no program\n", f"could not be started: {home}/engine: Exec format error")):
+        (home / "engine").write_text(text)
+        (home / "engine").chmod(0o700)
+        found = checks(home, "--engine", home / "engine", status=1)
+        assert found["engine"][:2] == ("fail", f"the engine does not check a spec: {why}")
     assert checks(home, "--engine", FAKE_ENGINE)["engine"][:2] == ("ok", "it answers: fake")
     assert checks(home, "--engine", FAKE_ENGINE, "--ranks", "2")["engine"][1] == "it answers: fake; two ranks connect"
 
@@ -145,14 +140,6 @@ def test_an_engine_that_hangs(home):
     found = checks(home, "--engine", hangs, "--check-timeout", "1", status=1, env={**os.environ, "MARK": str(home)})
     assert found["engine"][1] == "the engine does not check a spec: no answer within 1 s: it hangs, or check_timeout is too short"
     wait_for(lambda: not processes_of(f"MARK={home}".encode()), "the end of all that was started")
-
-
-def test_an_engine_that_cannot_be_started(home):
-    odd = home / "odd"
-    odd.write_bytes(b"no program\n")
-    odd.chmod(0o700)
-    found = checks(home, "--engine", odd, status=1)
-    assert found["engine"][:2] == ("fail", f"the engine does not check a spec: could not be started: {odd}: Exec format error")
 
 
 # ---- the same as the start ----
@@ -288,13 +275,6 @@ def test_a_database_of_others(home, sql, says):
     db.close()
     assert checks(home, status=1)["queue"][:2] == ("fail", f"{path}: {says}")
     assert started(home) == (1, f"{path}: {says}")
-
-
-def test_device(home):
-    if os.path.exists("/dev/nvidia0"):
-        pytest.skip("there is a GPU")
-    verdict, found, _ = checks(home, "--device", "cuda", status=1)["device"]
-    assert verdict == "fail" and found.startswith("device: cuda: no ")
 
 
 def test_libraries_that_are_missing(home):

@@ -14,6 +14,8 @@ import pytest
 from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system,
     start_if_it_can)
 from helpers import BUILD, PATIENCE_S, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
+from test_ctl_daemon import ctl
+
 
 @pytest.fixture
 def small(tmp_path):
@@ -54,11 +56,6 @@ def refused(call, *args, **params):
     return refusal.value.message
 
 
-def gpt2ctl(d, *args):
-    return subprocess.run([BUILD / "ctl" / "gpt2ctl", *args], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
-
-
 def grow(d, runs):
     """At least as large as a run's files: their removal makes room for the records."""
     for run in runs:
@@ -75,7 +72,7 @@ def test_prune_makes_room(small, tmp_path):
             keep = ids(c)[-5:]
             assert "gpt2d.db: No space left on device; make room on " in refused(c.submit, spec("refused"))
             assert c.call("status")["store"]["errno"] == "ENOSPC"
-            pruned = gpt2ctl(d, "prune", "--yes", "--keep", "5")
+            pruned = ctl(d, "prune", "--yes", "--keep", "5")
             assert pruned.returncode == 0, pruned.stderr
             assert ids(c) == folders(d) == keep and trash(d) == []
             done(c, ["after"])
@@ -231,10 +228,6 @@ def test_read_only(tmp_path):
         subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
 
 
-# ---- clients that wait for a run ----
-
-
-
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_no_end_is_told_that_is_not_stored(tmp_path, end):
@@ -257,7 +250,7 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
                 shown = c.call("show", id=number)
                 assert shown["run"]["state"] == state and shown["run"]["ended_at"] is None
                 assert shown["progress"] is None and shown["outlook"] is None
-                text = gpt2ctl(d, "show", str(number)).stdout
+                text = ctl(d, "show", str(number)).stdout
                 assert "ended     -\n" in text
                 assert " left" not in text
             counts = c.call("status")["counts"]
@@ -313,7 +306,7 @@ def test_a_full_disk_holds_the_queue(tmp_path):
             wait_for(lambda: str(c.call("status")["waiting"]).startswith("room: "), "the hold")
             time.sleep(2.5)  # the disk is probed meanwhile
             assert str(c.call("status")["waiting"]).startswith("room: ")
-            assert "starts runs when it can" in gpt2ctl(d, "status").stdout
+            assert "starts runs when it can" in ctl(d, "status").stdout
             assert {c.state(run) for run in queued} == {"queued"}
             (runs / "full").unlink()
             assert [c.wait(run)["state"] for run in queued] == ["done"] * 10

@@ -7,17 +7,8 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, RpcError, experiment, read_until, spec, wait_for
-
-CTL = BUILD / "ctl" / "gpt2ctl"
-
-
-def environment(d):
-    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8")}
-
-
-def ctl(d, *args):
-    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120, env=environment(d))
+from helpers import RpcError, experiment, read_until, spec, wait_for
+from test_ctl_daemon import CTL, ctl, environment, started
 
 
 def logged(c, run, **params):
@@ -114,17 +105,12 @@ def test_follow(daemon):
         assert ctl(d, "logs", 99).returncode == 7
 
 
-def following(d, *args):
-    return subprocess.Popen([CTL, "logs", "-f", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(d))
-
-
 def test_follow_over_a_restart(daemon):
     """gpt2d is killed and comes back: no line is missing and none comes twice."""
     with daemon() as d:
         with d.client() as c:
             run = c.submit(spec("held-logs", restart=True))
-            follower = following(d, run)
+            follower = started(d, "logs", "-f", run)
             read_until(follower, "step 2")
         d.kill()
         d.unhold()

@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from helpers import BUILD, ROOT, spec, wait_for
+from test_ctl_daemon import ctl
 
-CTL = BUILD / "ctl" / "gpt2ctl"
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
 SUFFIXES = {"gauge": "", "counter": "_total"}
-
-
-def ctl(d, *args):
-    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=60,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
 
 
 def digits(number):

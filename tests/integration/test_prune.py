@@ -1,7 +1,6 @@
 """Old runs are removed with their files, as whole runs, under all faults."""
 
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -12,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from clocks import DAY_S, YEAR_S, Clocks
-from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
-
-CTL = BUILD / "ctl" / "gpt2ctl"
-
-
-def ctl(d, *args, text=None):
-    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120, input=text,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
+from helpers import Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
+from test_ctl_daemon import ctl
 
 
 def ended(c, *names):

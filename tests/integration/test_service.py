@@ -1,25 +1,16 @@
 """gpt2d as a service: messages to systemd, SIGHUP, the log."""
 
 import os
-import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from helpers import PATIENCE_S, Daemon, spec, wait_for
-
-
-@pytest.fixture
-def home():
-    path = Path(tempfile.mkdtemp(prefix="gpt2d-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 class Systemd:

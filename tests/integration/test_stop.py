@@ -8,15 +8,10 @@ import pytest
 from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path
-
-
 @pytest.mark.parametrize("number, environment, reason", [(signal.SIGTERM, {}, "daemon_stop: "), (signal.SIGINT, {}, "daemon_stop: "),
     (signal.SIGUSR1, {"SLURM_JOB_ID": "7"}, "preempted: ")])
-def test_stop_by_signal(home, number, environment, reason):
-    with Daemon(ranks=2, home=home, environment=environment) as d:
+def test_stop_by_signal(tmp_path, number, environment, reason):
+    with Daemon(ranks=2, home=tmp_path, environment=environment) as d:
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000))
             again = c.submit(spec("again", restart=True))
@@ -36,9 +31,9 @@ def test_stop_by_signal(home, number, environment, reason):
             assert c.wait(again)["state"] == "done"
 
 
-def test_signals_that_come_together_are_one(home):
+def test_signals_that_come_together_are_one(tmp_path):
     """Slurm sends SIGTERM twice within milliseconds: the step in progress ends, and its metrics are kept."""
-    with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu") as d:
+    with Daemon(home=tmp_path, engine=BUILD / "engine/gpt2-engine-cpu") as d:
         with d.client() as c:
             run = c.submit(spec("long", 100000, seq_len=256, train_micro_batch_size_per_gpu=8))
             c.call("follow", id=run)
@@ -54,9 +49,9 @@ def test_signals_that_come_together_are_one(home):
         d.start()
 
 
-def test_stop_leaves_a_run_its_time(home):
+def test_stop_leaves_a_run_its_time(tmp_path):
     """stop_timeout: a run that ends within it is done, another is interrupted, and no other run starts."""
-    with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
+    with Daemon(home=tmp_path, options=("--stop-timeout", "3600")) as d:
         with d.client() as c:
             run = c.submit(spec("held"))
             queued = c.submit(spec("queued"))
@@ -91,9 +86,9 @@ def test_stop_leaves_a_run_its_time(home):
         d.start()
 
 
-def test_stop_lets_a_finished_run_finish(home):
+def test_stop_lets_a_finished_run_finish(tmp_path):
     """Its work is done and its artifacts are being written: gpt2d waits for them."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("endheld"))
             c.submit(spec("queued"))
@@ -105,8 +100,8 @@ def test_stop_lets_a_finished_run_finish(home):
             assert c.state(2) == "interrupted" or c.wait(2)["state"] == "done"
 
 
-def test_shutdown_waits_for_the_run(home):
-    with Daemon(home=home) as d:
+def test_shutdown_waits_for_the_run(tmp_path):
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("held"))
             queued = c.submit(spec("queued"))
@@ -124,9 +119,9 @@ def test_shutdown_waits_for_the_run(home):
             assert c.wait(queued)["state"] == "done"
 
 
-def test_cancelled_while_it_goes_back_to_the_queue(home):
+def test_cancelled_while_it_goes_back_to_the_queue(tmp_path):
     """Cancelled while its engines end, after which it would be queued again: it is not, and ends once."""
-    with Daemon(home=home) as d:
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
@@ -144,8 +139,8 @@ def test_cancelled_while_it_goes_back_to_the_queue(home):
         assert shown["run"]["state"] == "cancelled"
 
 
-def test_shutdown_now(home):
-    with Daemon(home=home) as d:
+def test_shutdown_now(tmp_path):
+    with Daemon(home=tmp_path) as d:
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
