@@ -11,7 +11,7 @@ import signal
 import pytest
 
 import nodes_hosts
-from cluster import Cluster, Stranger, make_key
+from cluster import Cluster
 from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
@@ -158,21 +158,6 @@ def test_the_leader_is_killed(two):
             assert c.state(run) == "interrupted" and c.wait(queued)["state"] == "done"
 
 
-@pytest.mark.parametrize("options, leader_says, member_says", [
-    (lambda home: ("--key-file", make_key(home / "other")), "wrong key", "key"),
-    (lambda home: (), "duplicate: node 1 is connected already", "duplicate: node 1 is connected already"),
-], ids=["key", "duplicate"])
-def test_another_member_1_is_refused(hosts, two, options, leader_says, member_says):
-    for times in TWICE:
-        other = two.member(1, *options(two.home), host=hosts[2], suffix=f"-{times}")
-        try:
-            two.said(0, leader_says, times)
-            wait_for(lambda o=other: member_says in o.said(), "the reason in the log of the member", FOUND_S)
-            two.works()
-        finally:
-            other.__exit__(None)
-
-
 def test_a_name_with_two_addresses(hosts, two):
     """The leader listens on one of the addresses. Each reason is logged once, although attempts alternate."""
     with open(hosts.folder / "hosts", "a", encoding="utf-8") as names:
@@ -184,16 +169,6 @@ def test_a_name_with_two_addresses(hosts, two):
         assert len(said) == 2 and "Connection refused; gpt2d retries each second" in "".join(said), said
     finally:
         other.__exit__(None)
-
-
-def test_a_member_of_another_version_is_refused(hosts, two):
-    for times in TWICE:
-        with Stranger(two, enter=hosts[2].enter) as stranger:
-            stranger.send("node.hello", protocol=1, version="0.0.1", build="old", node=1, ranks=1, host="b", boot_id="", pid=1, ucx={},
-                gpus=[])
-            assert stranger.receive()["params"]["reason"].startswith("wrong version: node 1 (b) is build old")
-        two.said(0, "wrong version: node 1 (b) is build old", times)
-        two.works()
 
 
 def test_nul_bytes_to_every_open_port(two):
@@ -212,19 +187,6 @@ def test_nul_bytes_to_every_open_port(two):
             assert c.wait(run)["state"] in ("cancelled", "failed")
         assert [daemon.process.poll() for daemon in two.nodes] == [None, None]
         two.works()
-
-
-def test_a_block_is_run_again(two):
-    """An experiment continues after a member is lost and comes back: the block is void, the run is done."""
-    with two.leader.client() as c:
-        run = c.submit(experiment("blocks", 60, repetitions=3, gpus=2))
-        c.call("follow", id=run)
-        while c.event()["method"] != "run.step":
-            pass
-        two.member_1.kill()
-        two.member_1.start()
-        assert c.followed(run)[-1]["params"]["state"] == "done"
-        assert "peer_lost" in json.dumps(c.call("show", id=run)["segments"])
 
 
 def test_the_disk_of_the_leader_is_full(hosts):

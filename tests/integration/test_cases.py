@@ -12,7 +12,7 @@ import engines
 import pytest
 
 from client import ctl
-from helpers import ROOT, RpcError, spec, wait_for
+from helpers import ROOT, RpcError, spec
 
 HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
 GOOD = HEADER + struct.pack("<4000H", *(i % 96 for i in range(4000)))
@@ -176,21 +176,6 @@ def test_a_name_twice(daemon):
         second = c.wait(c.submit(engines.spec(1)))["dir"]
         assert second != first and (Path(second) / "RUN_COMPLETE.txt").exists()
         assert before == {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
-
-
-def test_a_jump_of_the_queue(daemon):
-    """k1: an urgent run is next after the run in progress; the others keep their order."""
-    with daemon() as d, d.client() as c:
-        going_on = c.submit(spec("long-ms20", 100000))
-        wait_for(lambda: c.state(going_on) == "running", "a run that goes on")
-        low = [c.submit(spec(f"low{i}")) for i in range(3)]
-        high = c.call("submit", spec=spec("high"), priority=1)["id"]
-        assert c.state(going_on) == "running"
-        c.call("cancel", id=going_on)
-        for run in (high, *low):
-            assert c.wait(run)["state"] == "done"
-        started = {run["id"]: run["started_at"] for run in c.call("list")["runs"]}
-        assert sorted((high, *low), key=started.get) == [high, *low]
 
 
 def mapped(pid):

@@ -94,15 +94,6 @@ def test_dry_run_queues_nothing(daemon):
         assert one_object(ctl(d, "list", "--json"))["runs"] == []
 
 
-def test_refused_by_the_daemons_checks(daemon):
-    with daemon() as d:
-        for options in ([], ["--dry-run"]):
-            result = ctl(d, "submit", "-", *options, run=spec(seed=666))
-            assert result.returncode == 2
-            assert "stdin: data.train: train.bin: 5 tokens, 6 needed" in result.stderr
-        assert ctl(d, "list").stdout == "no runs\n"
-
-
 def test_no_such_run(daemon):
     with daemon() as d:
         for verb in ("show", "follow", "wait", "cancel", "compare"):

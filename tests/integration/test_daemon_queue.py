@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from helpers import PATIENCE_S, Daemon, RpcError, experiment, spec, wait_for
+from helpers import PATIENCE_S, Daemon, RpcError, experiment, has_ended, spec, wait_for
 
 
 def queue(c):
@@ -26,14 +26,6 @@ def refused(call, *args, **params):
     with pytest.raises(RpcError) as error:
         call(*args, **params)
     return error.value
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 # ---- priority ----
@@ -196,7 +188,7 @@ def test_release_and_warm(tmp_path):
             d.unhold()
             reply = c.reply(token)
             assert reply["engine"] == "released" and reply["running"] is None
-            assert not any(alive(pid) for pid in pids)
+            assert all(map(has_ended, pids))
             assert c.state(run) == "done" and c.state(queued) == "queued"
             assert waiting(c, queued).startswith("released: since ")
             assert waiting(c, queued).endswith(": for Ann; gpt2ctl warm takes the engines again")
@@ -251,7 +243,7 @@ def test_engines_that_do_not_stop_are_ended(daemon):
         pids = d.engines()
         os.kill(pids[1], signal.SIGSTOP)
         assert c.call("release", wait=True)["engine"] == "released"
-        assert not any(alive(pid) for pid in pids)
+        assert all(map(has_ended, pids))
         assert c.call("warm", wait=True)["engine"] == "ready"
 
 
@@ -275,7 +267,7 @@ def test_idle_release_wakes_for_a_run(daemon):
     with daemon(options=["--idle-release", "3"]) as d, d.client() as c:
         pids = d.engines()
         wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released")
-        assert not any(alive(pid) for pid in pids)
+        assert all(map(has_ended, pids))
         assert c.call("status")["released"] is None and c.call("status")["daemon"]["state"] == "running"
         assert c.wait(c.submit(spec("wakes")))["state"] == "done"
         wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released again")

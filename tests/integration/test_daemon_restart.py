@@ -425,27 +425,6 @@ def test_fewer_ranks_than_the_queue_was_made_for(tmp_path):
             assert [c.wait(run)["state"] for run in (asked, unasked)] == ["done", "done"]
 
 
-def test_socket_is_private(tmp_path):
-    old = os.umask(0)
-    try:
-        with Daemon(home=tmp_path) as d:
-            assert d.socket.stat().st_mode & 0o777 == 0o600
-            assert d.socket.parent.stat().st_mode & 0o777 == 0o700
-            assert d.state.stat().st_mode & 0o777 == 0o700
-            assert (d.state / "gpt2d.db").stat().st_mode & 0o077 == 0
-    finally:
-        os.umask(old)
-
-
-def test_a_file_in_the_way_is_left_alone(tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "gpt2d.sock").write_text("mine")
-    with Daemon(home=tmp_path, ready=False) as d:
-        assert d.process.wait(PATIENCE_S) == 1
-        assert f"gpt2d: socket: {d.socket}: exists and is not a socket; remove it, or set socket to another path\n" in d.process.stderr.read()
-    assert (tmp_path / "run" / "gpt2d.sock").read_text() == "mine"
-
-
 def test_a_socket_taken_by_another_is_left_alone(tmp_path):
     """At exit only the own socket is removed."""
     with Daemon(home=tmp_path) as d:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -289,15 +288,6 @@ def test_artifacts_fail_while_the_last_segment_trains(daemon):
         assert c.wait(c.submit(spec("next")))["state"] == "done"
 
 
-def test_timeout(daemon):
-    with daemon() as d, d.client() as c:
-        run = c.submit(spec("long-ms20", 1000, timeout=1))
-        end = c.wait(run)
-        assert end["state"] == "failed" and end["reason"] == "timeout: not done within 1 s"
-        assert c.wait(c.submit(spec("after")))["state"] == "done"
-        assert c.call("status")["engine"]["restarts"] == 0
-
-
 # ---- cancel: case H12 ----
 
 def test_cancel_while_queued(daemon):
@@ -376,25 +366,6 @@ def test_no_such_run(daemon):
                 assert refused.value.message == f"run {run}: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
 
 
-def test_data_roots(daemon, tmp_path):
-    data, elsewhere = tmp_path / "data", tmp_path / "data2"
-    for folder in (data, elsewhere):
-        folder.mkdir()
-        (folder / "ok.bin").write_bytes(b"\0" * 1000)
-    (data / "out.bin").symlink_to(elsewhere / "ok.bin")
-    (data / "in.bin").symlink_to(data / "ok.bin")
-    (tmp_path / "root").symlink_to(data)
-    with daemon(options=("--data-roots", "/nowhere/", "--data-roots", f"{tmp_path}/root")) as d, d.client() as c:
-        for name in ("ok.bin", "in.bin", "../data/ok.bin"):
-            c.submit(spec(data={"train": str(data / name)}))
-        for path in ("/etc/passwd", str(elsewhere / "ok.bin"), f"{data}/../data2/ok.bin", str(data / "out.bin"),
-                f"{data}/../x", str(data / "not-there.bin")):
-            with pytest.raises(RpcError) as refused:
-                c.submit(spec(data={"train": path}))
-            assert "not below a data root" in refused.value.message
-            assert refused.value.data["errors"][0]["key"] == "data.train"
-
-
 # ---- engines that do not get ready ----
 
 @pytest.mark.parametrize("how, reason", [
@@ -433,34 +404,6 @@ def test_engines_that_do_not_start_are_given_time(daemon):
         c.call("warm")
         engine = wait_for(lambda: (engine := c.call("status")["engine"])["restarts"] > before and engine, "a try at once")
         assert engine["retry_in_s"] in (None, 0, 1)
-
-
-def test_engine_that_is_no_program(daemon):
-    with daemon(ready=False, engine="/etc/passwd") as d:
-        assert d.process.wait(PATIENCE_S) == 2
-        assert "engine: /etc/passwd: Permission denied" in d.process.stderr.read()
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
-def test_a_stop_in_the_last_step(daemon, tmp_path, cancelled):
-    """The engines finish it, and write all: that run is done, not interrupted, and not trained again."""
-    with daemon(home=tmp_path) as d:
-        with d.client() as c, d.client() as other:
-            run = c.submit(spec("deaf-held", 1, restart=True))
-            wait_for(lambda: c.state(run) == "running", "running")
-            if cancelled:
-                other.ask("cancel", id=run)
-                wait_for(lambda: c.call("status")["running"]["stopping"], "the cancellation is known")
-            d.process.terminate()
-            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
-            d.unhold()
-            assert d.process.wait(PATIENCE_S) == 0
-        d.start()
-        with d.client() as c:
-            shown = c.call("show", id=run)
-            assert shown["run"]["state"] == "done" and shown["run"]["attempt"] == 1
-            assert (Path(shown["run"]["dir"]) / "RUN_COMPLETE.txt").exists()
-        assert d.stop() == 0
 
 
 def test_a_stop_does_not_wait_for_a_step_twice(daemon, tmp_path):

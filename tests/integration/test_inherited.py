@@ -70,19 +70,6 @@ def test_no_other_signal_ends_gpt2d_or_an_engine():
         assert d.process.poll() is None and d.engines() == [engine]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_orderly_end(number):
-    with Daemon() as d:
-        with d.client() as c:
-            run = c.submit(spec("ms20-ended", 100000))
-            wait_for(lambda: c.state(run) == "running", "running")
-        d.process.send_signal(number)
-        assert d.process.wait(60) == 0
-        d.start()
-        with d.client() as c:
-            assert c.wait(run)["reason"].startswith("interrupted") or c.state(run) == "interrupted"
-
-
 def children(pid):
     """The children of a process, and the state of each. One that ends meanwhile is left out."""
     found = {}

@@ -9,7 +9,7 @@ from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 
 @pytest.mark.parametrize("number, environment, reason", [(signal.SIGTERM, {}, "daemon_stop: "), (signal.SIGINT, {}, "daemon_stop: "),
-    (signal.SIGUSR1, {"SLURM_JOB_ID": "7"}, "preempted: ")])
+    (signal.SIGUSR1, {}, "daemon_stop: "), (signal.SIGUSR1, {"SLURM_JOB_ID": "7"}, "preempted: ")])
 def test_stop_by_signal(tmp_path, number, environment, reason):
     with Daemon(ranks=2, home=tmp_path, environment=environment) as d:
         with d.client() as c:
