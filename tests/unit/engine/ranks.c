@@ -78,6 +78,8 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	char why[256];
 	int status = 97;
 
+	if (options.timeout_ns == 0)
+		options.timeout_ns = INT64_C(30000000000);
 	if (k_context_create(&context, &self.ctx) != 0)
 		return status;
 	options.ctx = self.ctx;
@@ -153,7 +155,7 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 {
 	struct board *board = mmap(
 		NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int64_t end_ns = now_ns() + o->limit_ns;
+	int64_t end_ns = now_ns() + (o->limit_ns ? o->limit_ns : INT64_C(60000000000));
 	pid_t pids[RANKS_MAX] = {0}, parent = getpid();
 
 	if (board == MAP_FAILED)

@@ -27,8 +27,8 @@ struct ranks_self {
 
 struct ranks_options {
 	int world;
-	int64_t timeout_ns;
-	/* ranks still there after this are killed; stopped ones as soon as the others ended */
+	int64_t timeout_ns; /* 0: 30 s */
+	/* ranks still there after this (0: 60 s) are killed; stopped ones as soon as the others ended */
 	int64_t limit_ns;
 	void (*before)(int rank); /* in the rank, before anything; NULL for nothing */
 	int absent;               /* so many of the last ranks end between address and connect */
@@ -53,8 +53,8 @@ int ranks_run(const struct ranks_options *options, struct ranks_end *end);
  * ended with status 0, and the first bytes of what they share are in out (NULL with 0 bytes).
  * Otherwise not 0, with a message on stderr.
  */
-int ranks_run_well(int world, int (*fn)(struct ranks_self *), const void *arg, void *out,
-	size_t out_bytes);
+int ranks_run_well(
+	int world, int (*fn)(struct ranks_self *), const void *arg, void *out, size_t out_bytes);
 
 /*
  * In a rank: leave the text of collectives_error for the caller, who reads it with ranks_error_of.

@@ -372,46 +372,21 @@ static int groups(struct ranks_self *self)
 	return 0;
 }
 
-static void run_worlds(int (*fn)(struct ranks_self *), int least, int most)
-{
-	for (int world = least; world <= most; world++)
-		assert_int_equal(ranks_run_well(world, fn, NULL, NULL, 0), 0);
-}
+/* test_NAME: the function in worlds of least to 4 ranks. */
+#define TEST(name, least)                                                                          \
+	static void test_##name(void **state)                                                      \
+	{                                                                                          \
+		for (int world = least; world <= 4; world++)                                       \
+			assert_int_equal(ranks_run_well(world, name, NULL, NULL, 0), 0);           \
+	}
 
-static void test_elements(void **state)
-{
-	run_worlds(elements, 1, 4);
-}
-
-static void test_numbers(void **state)
-{
-	run_worlds(numbers, 1, 4);
-}
-
-static void test_bytes(void **state)
-{
-	run_worlds(bytes, 1, 4);
-}
-
-static void test_buckets(void **state)
-{
-	run_worlds(buckets, 1, 4);
-}
-
-static void test_traffic(void **state)
-{
-	run_worlds(traffic, 1, 4);
-}
-
-static void test_interleaved(void **state)
-{
-	run_worlds(interleaved, 2, 4);
-}
-
-static void test_groups(void **state)
-{
-	run_worlds(groups, 2, 4);
-}
+TEST(elements, 1)
+TEST(numbers, 1)
+TEST(bytes, 1)
+TEST(buckets, 1)
+TEST(traffic, 1)
+TEST(interleaved, 2)
+TEST(groups, 2)
 
 /* What the comparisons above rest on: the numbers' sums differ when taken in another order. */
 static void test_order_matters(void **state)

@@ -13,6 +13,21 @@
 static const int64_t second_ns = 1000 * 1000 * 1000;
 static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;
 enum { TEXT_BYTES = RANKS_TEXT_BYTES };
+static struct ranks_end end;
+
+#define RUN(...) assert_int_equal(ranks_run(&(struct ranks_options){__VA_ARGS__}, &end), 0)
+
+/* These ranks ended with status 0. */
+static void ended_well(int first, int last)
+{
+	for (int r = first; r <= last; r++)
+		assert_int_equal(end.exit_status[r], 0);
+}
+
+static void begins(int rank, const char *text)
+{
+	assert_memory_equal(ranks_error_of(&end, rank), text, strlen(text));
+}
 
 /* ---- a rank that is stopped ---- */
 
@@ -42,18 +57,10 @@ static int one_stands_still(struct ranks_self *self)
 
 static void test_timeout(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 3,
-		.timeout_ns = 3 * second_ns,
-		.limit_ns = limit_ns,
-		.fn = one_stands_still};
-	const char *text = "rank 2: no message for 3 s in reduce_scatter";
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	for (int r = 0; r < 3; r++)
-		assert_int_equal(end.exit_status[r], 0);
+	RUN(.world = 3, .timeout_ns = 3 * second_ns, .fn = one_stands_still);
+	ended_well(0, 2);
 	for (int r = 0; r < 2; r++)
-		assert_memory_equal(ranks_error_of(&end, r), text, strlen(text));
+		begins(r, "rank 2: no message for 3 s in reduce_scatter");
 }
 
 /* The communication stream is blocked on one rank: later calls of the caller must not hang. */
@@ -79,18 +86,12 @@ static int earlier_never_runs(struct ranks_self *self)
 
 static void test_earlier_never_runs(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 2,
-		.timeout_ns = 3 * second_ns,
-		.limit_ns = limit_ns,
-		.fn = earlier_never_runs};
 	static const char stuck[] =
 		"rank 0: barrier: the collectives issued before it did not run for 3 s";
 	static const char silent[] = "rank 0: no message for 3 s in barrier";
 
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
-	assert_int_equal(end.exit_status[1], 0);
+	RUN(.world = 2, .timeout_ns = 3 * second_ns, .fn = earlier_never_runs);
+	ended_well(0, 1);
 	/* each by its own deadline, or by the other's word when that was first */
 	for (int r = 0; r < 2; r++)
 		if (strncmp(ranks_error_of(&end, r), stuck, strlen(stuck)) != 0 &&
@@ -118,18 +119,13 @@ static int one_dies(struct ranks_self *self)
  */
 static void test_killed_peer(void **state)
 {
-	static struct ranks_end end;
 
 	for (int i = 0; i < 12; i++) {
 		int64_t after_us = i * i * 700 + i * 37;
-		struct ranks_options options = {.world = 2 + i % 3,
-			.timeout_ns = 100 * second_ns,
-			.limit_ns = limit_ns,
-			.fn = one_dies,
-			.arg = &after_us};
 
-		assert_int_equal(ranks_run(&options, &end), 0);
-		for (int r = 0; r < options.world; r++) {
+		RUN(.world = 2 + i % 3, .timeout_ns = 100 * second_ns, .fn = one_dies,
+			.arg = &after_us);
+		for (int r = 0; r < 2 + i % 3; r++) {
 			if (r == 1) {
 				assert_int_equal(end.exit_status[r], -SIGKILL);
 				continue;
@@ -154,18 +150,13 @@ static int stops_for_ever(struct ranks_self *self)
 
 static void test_stopped_peer(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 3,
-		.timeout_ns = 3 * second_ns,
-		.limit_ns = limit_ns,
-		.fn = stops_for_ever};
 
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	RUN(.world = 3, .timeout_ns = 3 * second_ns, .fn = stops_for_ever);
 	assert_int_equal(end.exit_status[1], -1000);
-	assert_int_equal(end.exit_status[2], 0);
-	assert_memory_equal(ranks_error_of(&end, 0), "rank 1: ", 8);
-	assert_memory_equal(ranks_error_of(&end, 2), "rank 1: ", 8);
+	for (int r = 0; r <= 2; r += 2) {
+		ended_well(r, r);
+		begins(r, "rank 1: ");
+	}
 }
 
 /* ---- ranks that disagree ---- */
@@ -247,20 +238,14 @@ static void test_disagreement(void **state)
 		{5, 6, 120000, 120000},
 		{7, 5, 12, 12},
 	};
-	static struct ranks_end end;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct ranks_options options = {.world = 2 + (int)i % 3,
-			.timeout_ns = 30 * second_ns,
-			.limit_ns = limit_ns,
-			.fn = disagree,
-			.refused = heard_early,
-			.arg = &cases[i]};
 
 		int named = 0;
 
-		assert_int_equal(ranks_run(&options, &end), 0);
-		for (int r = 0; r < options.world; r++) {
+		RUN(.world = 2 + (int)i % 3, .fn = disagree, .refused = heard_early,
+			.arg = &cases[i]);
+		for (int r = 0; r < 2 + (int)i % 3; r++) {
 			bool cause =
 				strstr(ranks_error_of(&end, r), "collective 0 there is ") != NULL;
 
@@ -288,13 +273,8 @@ static int does_not_divide(struct ranks_self *self)
 
 static void test_does_not_divide(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 2,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = limit_ns,
-		.fn = does_not_divide};
 
-	assert_int_equal(ranks_run(&options, &end), 0);
+	RUN(.world = 2, .fn = does_not_divide);
 	assert_int_equal(end.exit_status[0], 0);
 	assert_string_equal(ranks_error_of(&end, 0),
 		"rank 0: reduce_scatter of 3 elements, a multiple of 2 expected");
@@ -320,19 +300,11 @@ static void other_setting(int rank)
 
 static void test_settings_differ(void **state)
 {
-	static struct ranks_end end;
 	int expected = -EPROTO;
-	struct ranks_options options = {.world = 2,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = limit_ns,
-		.before = other_setting,
-		.fn = must_not_connect,
-		.refused = keep_refusal,
-		.arg = &expected};
 
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
-	assert_int_equal(end.exit_status[1], 0);
+	RUN(.world = 2, .before = other_setting, .fn = must_not_connect, .refused = keep_refusal,
+		.arg = &expected);
+	ended_well(0, 1);
 	assert_string_equal(
 		ranks_error_of(&end, 0), "rank 0 and rank 1: UCX_PROTO_ENABLE n here, y there");
 	assert_string_equal(
@@ -341,22 +313,14 @@ static void test_settings_differ(void **state)
 
 static void test_peer_never_connects(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 3,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = limit_ns,
-		.fn = must_not_connect,
-		.refused = keep_refusal,
-		.absent = 1};
 
 	/* it may end before, in or after any step of the others' connecting */
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(ranks_run(&options, &end), 0);
-		for (int r = 0; r < 2; r++) {
-			assert_int_equal(end.exit_status[r], 0);
+		RUN(.world = 3, .fn = must_not_connect, .refused = keep_refusal, .absent = 1);
+		ended_well(0, 1);
+		for (int r = 0; r < 2; r++)
 			if (strstr(ranks_error_of(&end, r), "rank 2") == NULL)
 				fail_msg("rank %d: %s", r, ranks_error_of(&end, r));
-		}
 	}
 }
 

@@ -12,8 +12,10 @@
 #include "tests/unit/engine/ranks.h"
 #include "tests/unit/test.h"
 
-static const int64_t second_ns = 1000 * 1000 * 1000;
 enum { TEXT_BYTES = RANKS_TEXT_BYTES };
+static struct ranks_end end;
+
+#define RUN(...) assert_int_equal(ranks_run(&(struct ranks_options){__VA_ARGS__}, &end), 0)
 
 /* Does the line of a /proc/net table belong to a socket that this process holds? */
 static bool holds_socket(const char *inode)
@@ -98,14 +100,9 @@ static int count_ports(struct ranks_self *self)
 
 static void test_ports_and_signals(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {.world = 2,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = 60 * second_ns,
-		.fn = count_ports};
 	int all, abroad;
 
-	assert_int_equal(ranks_run(&options, &end), 0);
+	RUN(.world = 2, .fn = count_ports);
 	for (int r = 0; r < 2; r++) {
 		assert_int_equal(end.exit_status[r], 0);
 		assert_int_equal(sscanf(ranks_error_of(&end, r), "%d %d", &all, &abroad), 2);
@@ -182,27 +179,15 @@ static int once_more(struct ranks_self *self)
 static void test_nothing_left(void **state)
 {
 	enum { KILLS = 50 };
-	static struct ranks_end end;
 	char parent[] = "/dev/shm/gpt2d-test-XXXXXX";
-	struct ranks_options orderly = {.world = 2,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = 60 * second_ns,
-		.fn = once_more};
 	pid_t makers[2 * KILLS];
 
 	assert_non_null(mkdtemp(parent));
 	setenv("UCX_POSIX_DIR", parent, 1);
 	setenv("GPT2D_TEST_SHM", parent, 1);
 	for (int i = 0; i < KILLS; i++) {
-		struct ranks_options options = {.world = 2,
-			.timeout_ns = 30 * second_ns,
-			.limit_ns = 60 * second_ns,
-			.before = die_later,
-			.fn = all_die,
-			.refused = refused_and_die};
-
 		death_us = i * 700;
-		assert_int_equal(ranks_run(&options, &end), 0);
+		RUN(.world = 2, .before = die_later, .fn = all_die, .refused = refused_and_die);
 		for (int r = 0; r < 2; r++)
 			/* UCX 1.13 may abort when tcp is refused by the other, dead already */
 			if (end.exit_status[r] != -SIGKILL &&
@@ -210,7 +195,7 @@ static void test_nothing_left(void **state)
 				fail_msg("rank %d: status %d", r, end.exit_status[r]);
 		memcpy(makers + 2 * i, end.pids, 2 * sizeof *makers);
 	}
-	assert_int_equal(ranks_run(&orderly, &end), 0);
+	RUN(.world = 2, .fn = once_more);
 	assert_int_equal(end.exit_status[0], 0);
 	assert_int_equal(end.exit_status[1], 0);
 	unsetenv("UCX_POSIX_DIR");
@@ -238,12 +223,6 @@ static void enter_own(int rank)
  */
 static void test_name_is_taken(void **state)
 {
-	struct ranks_options options = {.world = 2,
-		.timeout_ns = 30 * second_ns,
-		.limit_ns = 60 * second_ns,
-		.before = enter_own,
-		.fn = work_once};
-	static struct ranks_end end;
 	char one[] = "/dev/shm/gpt2d-test-XXXXXX", two[] = "/dev/shm/gpt2d-test-XXXXXX";
 	char taken[2][64], left[160];
 
@@ -260,7 +239,7 @@ static void test_name_is_taken(void **state)
 		assert_int_equal(mkdir(left, 0700), 0);
 	}
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(ranks_run(&options, &end), 0);
+		RUN(.world = 2, .before = enter_own, .fn = work_once);
 		assert_int_equal(end.exit_status[0], 0);
 		assert_int_equal(end.exit_status[1], 0);
 		shm_parents[1] = shm_parents[0]; /* from now on they share it */
@@ -284,7 +263,7 @@ static int alone(struct ranks_self *self)
 	collectives_broadcast(self->all, x, sizeof x, 0, self->comm);
 	collectives_barrier(self->all, self->compute);
 	collectives_gather_all(self->all, y, x, sizeof x, self->comm);
-	if (k_stream_sync(self->comm, 60 * second_ns) != 0 || memcmp(x, y, sizeof x) != 0 ||
+	if (k_stream_sync(self->comm, INT64_C(60000000000)) != 0 || memcmp(x, y, sizeof x) != 0 ||
 		x[0] + x[1] + x[2] != 6 || collectives_error(self->c) != NULL ||
 		collectives_scratch_bytes(1, 1) != 0)
 		return 1;
@@ -295,11 +274,7 @@ static int alone(struct ranks_self *self)
 
 static void test_alone(void **state)
 {
-	static struct ranks_end end;
-	struct ranks_options options = {
-		.world = 1, .timeout_ns = 60 * second_ns, .limit_ns = 60 * second_ns, .fn = alone};
-
-	assert_int_equal(ranks_run(&options, &end), 0);
+	RUN(.world = 1, .fn = alone);
 	assert_int_equal(end.exit_status[0], 0);
 	assert_string_equal(end.shared, "none (1 rank)");
 }

@@ -92,34 +92,31 @@ static int share(struct ranks_self *self)
 		choices[2].algorithm[0] != (uint64_t)(100 * self->rank + 2);
 }
 
-static void run(enum how how, struct ranks_end *end)
+static struct ranks_end end;
+
+static void run(enum how how)
 {
 	struct ranks_options options = {.world = WORLD,
-		.timeout_ns = how == STOPPED || how == STOPPED_LATER ? 3 * second_ns : limit_ns,
-		.limit_ns = limit_ns,
+		.timeout_ns = how == STOPPED || how == STOPPED_LATER ? 3 * second_ns : 0,
 		.fn = share,
 		.arg = &how};
 
-	assert_int_equal(ranks_run(&options, end), 0);
+	assert_int_equal(ranks_run(&options, &end), 0);
 	for (int r = 0; r < WORLD; r++)
 		if (!how || r != LOST)
-			assert_int_equal(end->exit_status[r], 0);
+			assert_int_equal(end.exit_status[r], 0);
 }
 
 static void all_take_those_of_rank_0(void **state)
 {
-	static struct ranks_end end;
-
-	run(NOTHING, &end);
+	run(NOTHING);
 }
 
 static void one_stops(void **state)
 {
 	static const char text[] = "rank 1: no message for 3 s in gather";
-	static struct ranks_end end;
-
 	for (enum how how = STOPPED; how <= STOPPED_LATER; how++) {
-		run(how, &end);
+		run(how);
 		for (int r = 0; r < WORLD; r++)
 			if (r != LOST)
 				assert_memory_equal(
@@ -129,10 +126,8 @@ static void one_stops(void **state)
 
 static void one_is_killed(void **state)
 {
-	static struct ranks_end end;
-
 	for (enum how how = KILLED; how <= KILLED_LATER; how++) {
-		run(how, &end);
+		run(how);
 		assert_int_equal(end.exit_status[LOST], -SIGKILL);
 		for (int r = 0; r < WORLD; r++)
 			if (r != LOST)
