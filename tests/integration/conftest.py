@@ -41,6 +41,18 @@ def home():
 
 
 @pytest.fixture
+def folders(tmp_path):
+    """A new directory at each call."""
+    made = iter(range(1000))
+
+    def make():
+        path = tmp_path / f"segment{next(made)}"
+        path.mkdir()
+        return path
+    return make
+
+
+@pytest.fixture
 def path(tmp_path):
     """A directory for the socket of a scripted daemon."""
     return tmp_path / "s"

@@ -14,6 +14,10 @@ BUILD = Path(os.environ.get("GPT2D_BUILD", Path(__file__).resolve().parents[2] /
 PROGRAM = BUILD / "engine/gpt2-engine-cpu"
 
 
+def metrics(directory):
+    return json.loads((directory / "training_metrics.json").read_text())
+
+
 class Rank:
     """One engine process and its messages so far."""
 

@@ -10,25 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engines import PROGRAM, Rank, Ranks, spec
+from engines import PROGRAM, Rank, Ranks, metrics, spec
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
-
-
-def metrics(directory):
-    return json.loads((directory / "training_metrics.json").read_text())
-
-
-@pytest.fixture
-def folders(tmp_path):
-    """A new directory at each call."""
-    made = iter(range(1000))
-
-    def make():
-        path = tmp_path / f"segment{next(made)}"
-        path.mkdir()
-        return path
-    return make
 
 
 @pytest.mark.parametrize("shell", ["exec 3>&-", "exec 3</dev/null"])
@@ -144,7 +128,7 @@ def test_cancel_between_steps(world, folders):
     assert ends == ["segment.cancelled"]
     assert summary["loss_hash"] == again["loss_hash"]
     assert no_marker(directory)
-    kept = json.loads((directory / "training_metrics.json").read_text())["gpt2d"]
+    kept = metrics(directory)["gpt2d"]
     assert kept["status"] == "interrupted" and kept["reason"] == "preempted: so it is"
     assert kept["steps"]["attempted"] == cancelled["step"]
 

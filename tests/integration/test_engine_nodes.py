@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nodes_hosts
-from engines import PROGRAM, Rank, Ranks, spec
+from engines import PROGRAM, Rank, Ranks, metrics, spec
 
 IMPOSSIBLE = nodes_hosts.impossible()
 pytestmark = [
@@ -22,26 +22,10 @@ NODES = [0, 0, 1, 1]
 TOKENS = b"\x01\x00\x02\x00\x05\x00" * 4000
 
 
-def metrics(directory):
-    return json.loads((directory / "training_metrics.json").read_text())
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     with nodes_hosts.Hosts(2, tmp_path_factory.mktemp("nodes", numbered=True)) as hosts:
         yield hosts
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A new directory at each call."""
-    made = iter(range(1000))
-
-    def make():
-        path = tmp_path / f"segment{next(made)}"
-        path.mkdir()
-        return path
-    return make
 
 
 def world(nodes, *options, env=None):
@@ -59,13 +43,13 @@ def losses(directory):
     return metrics(directory)["gpt2d"]["losses"], metrics(directory)["gpt2d"]["loss_hash"]
 
 
-def test_the_losses_of_one_node(two, folder):
+def test_the_losses_of_one_node(two, folders):
     """Bit for bit, with both ZeRO stages; the artifacts name nodes, ranks and network."""
     runs = [spec(4, zero_optimization={"stage": stage, "reduce_bucket_size": 4096, "overlap_comm": True}) for stage in (0, 1)]
     alone = []
     with Ranks(4) as ranks:
         for run in runs:
-            directory = folder()
+            directory = folders()
             ranks.train(run, directory)
             alone.append(losses(directory))
         hardware = metrics(directory)["hardware"]
@@ -75,7 +59,7 @@ def test_the_losses_of_one_node(two, folder):
     with world(two) as ranks:
         assert [hello["local_rank"] for hello in ranks.hellos] == [0, 1, 2, 3]
         for run, expected in zip(runs, alone):
-            directory = folder()
+            directory = folders()
             ranks.train(run, directory)
             assert losses(directory) == expected
         found = metrics(directory)
@@ -87,7 +71,7 @@ def test_the_losses_of_one_node(two, folder):
         with (directory / "rank_times.csv").open() as rows:
             assert {row["rank"] for row in csv.DictReader(rows)} == set("0123")
         # a run of one node's ranks alone
-        directory = folder()
+        directory = folders()
         ranks.train(spec(2), directory, world=2)
         assert metrics(directory)["hardware"]["nodes"] == 1
         for rank in ranks:
@@ -114,10 +98,10 @@ for port in sys.argv[2:]:
 """
 
 
-def test_garbage_on_every_port(two, folder):
+def test_garbage_on_every_port(two, folders):
     """An engine may end of it, and its peers then; the next ones train."""
     with world(two) as ranks:
-        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folders())
         ranks[0].wait("segment.step")
         for host in two:
             table = Path(f"/proc/{host.first}/net/tcp").read_text().splitlines()[1:]
@@ -129,66 +113,66 @@ def test_garbage_on_every_port(two, folder):
         if all(rank.process.poll() is None for rank in ranks):
             ranks[0].wait("segment.step")
     with world(two) as ranks:
-        ranks.train(spec(4), folder())
+        ranks.train(spec(4), folders())
 
 
-def test_data_is_what_the_files_hold(two, folder):
+def test_data_is_what_the_files_hold(two, folders):
     """Copies differ in device, inode and times, which the ranks of one node alone compare."""
     path = put(two[0], "train.bin", TOKENS)
     put(two[1], "train.bin", TOKENS)
     run = spec(4, data={"train": path, "val": path})
     with world(two) as ranks:
-        directory = folder()
+        directory = folders()
         ranks.train(run, directory)
         assert metrics(directory)["gpt2d"]["train_sha256"] == hashlib.sha256(TOKENS).hexdigest()
         reported = ranks[0].all("segment.started")[-1]["data"]
-        ranks.train(run, folder(), data=reported)
+        ranks.train(run, folders(), data=reported)
         put(two[1], "train.bin", TOKENS[:-2] + b"\x06\x00")
-        segment = ranks.start(run, folder(), data=reported)
+        segment = ranks.start(run, folders(), data=reported)
         for rank in ranks:
             _, failed = rank.wait("segment.failed", segment=segment)
             assert failed["reason"] == "spec_mismatch" and path in failed["message"]
             assert "the node of rank 2 has a file with other content than the node of rank 0" in failed["message"]
         put(two[1], "train.bin", TOKENS)
-        ranks.train(run, folder(), data=reported)
+        ranks.train(run, folders(), data=reported)
         (Path(f"/proc/{two[1].first}/root/dev/shm") / "train.bin").unlink()
-        segment = ranks.start(run, folder(), data=reported)
+        segment = ranks.start(run, folders(), data=reported)
         _, failed = ranks[2].wait("segment.failed", segment=segment)
         assert failed["reason"] == "data" and path in failed["message"]
 
 
-def test_checkpoints_are_in_a_folder_that_all_nodes_share(two, folder, tmp_path):
+def test_checkpoints_are_in_a_folder_that_all_nodes_share(two, folders, tmp_path):
     """The other nodes must have the folder that rank 0 makes."""
     saving = lambda **more: spec(4, checkpoint={"every_steps": 4, **more})
     shared = tmp_path / "shared"
     shared.mkdir()
     (Path(f"/proc/{two[0].first}/root/dev/shm") / "alone").mkdir(exist_ok=True)
     with world(two) as ranks:
-        segment = ranks.start(saving(dir="/dev/shm/alone"), folder())
+        segment = ranks.start(saving(dir="/dev/shm/alone"), folders())
         _, failed = ranks[2].wait("segment.failed", segment=segment)
         assert failed["reason"] == "checkpoint" and "rank 2 cannot write to /dev/shm/alone/1-tiny" in failed["message"]
-        ranks.train(saving(dir=str(shared)), folder())
+        ranks.train(saving(dir=str(shared)), folders())
         assert {path.name for path in (shared / "1-tiny").iterdir()} == {"step-8", "step-12"}
-        directory = folder()
+        directory = folders()
         ranks.train(spec(4, resume_from=str(shared / "1-tiny/step-8"), name="on"), directory)
         assert "resumed from" in (directory / "train.log").read_text()
 
 
-def test_all_ranks_stop_after_the_same_step(two, folder):
+def test_all_ranks_stop_after_the_same_step(two, folders):
     """A request that reaches one rank of the other node stops all."""
     with world(two) as ranks:
-        segment = ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        segment = ranks.start(spec(4, work={"optimizer_steps": 1000000}), folders())
         ranks[0].wait("segment.step")
         ranks[3].send("segment.cancel", run=1, segment=segment)
         _, cancelled = ranks[0].wait("segment.cancelled", segment=segment)
         assert 0 < cancelled["step"] < 1000000
-        ranks.train(spec(4), folder())
+        ranks.train(spec(4), folders())
 
 
-def test_a_killed_rank_of_another_node(two, folder):
+def test_a_killed_rank_of_another_node(two, folders):
     """Its peers notice at once and name both addresses; nobody watches processes of another node."""
     with world(two) as ranks:
-        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folders())
         ranks[0].wait("segment.step")
         began = time.monotonic()
         ranks[3].process.send_signal(signal.SIGKILL)
@@ -201,7 +185,7 @@ def test_a_killed_rank_of_another_node(two, folder):
         assert time.monotonic() - began < 10
         assert any(f"({two[0].address}%eth0 -> {two[1].address}%eth0)" in text or "its process ended" in text for text in texts)
     with world(two) as ranks:
-        ranks.train(spec(4), folder())
+        ranks.train(spec(4), folders())
 
 
 def test_a_node_out_of_reach_at_the_start(two):
@@ -237,18 +221,18 @@ def test_an_interface_that_is_not_there(two, env, problem):
         rank.kill()
 
 
-def test_an_idle_communicator_is_tested(two, folder):
+def test_an_idle_communicator_is_tested(two, folders):
     """A node that was lost meanwhile does not affect the next run: no rank reports a failure of it."""
     with world(two, "--idle-test", 1, "--silence", 2) as ranks:
-        ranks.train(spec(4), folder())
+        ranks.train(spec(4), folders())
         time.sleep(1.2)  # idle, by the limit above
-        directory = folder()
+        directory = folders()
         ranks.train(spec(4), directory)
         assert "the communicator was idle and answers" in (directory / "train.log").read_text()
         time.sleep(1.2)
         two[1].cut()
         try:
-            ranks.start(spec(4), folder())
+            ranks.start(spec(4), folders())
             assert [rank.end() for rank in ranks] == [70] * 4
         finally:
             two[1].mend()
