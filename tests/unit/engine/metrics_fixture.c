@@ -208,3 +208,26 @@ json_t *metrics_fixture_at(json_t *value, const char *path)
 	}
 	return value;
 }
+
+void metrics_fixture_has(json_t *value, const char *path, const char *text)
+{
+	size_t n = strlen(path);
+	char where[128], *found;
+	json_t *at;
+
+	snprintf(where, sizeof(where), "%s", path);
+	if (n > 2 && strcmp(where + n - 2, ".#") == 0)
+		where[n - 2] = '\0';
+	at = metrics_fixture_at(value, where);
+	if (strcmp(where, path) != 0)
+		assert_int_equal(
+			json_is_array(at) ? json_array_size(at) : json_object_size(at), atoi(text));
+	else {
+		found = json_dumps(at, JSON_ENCODE_ANY | JSON_COMPACT);
+		for (char *c = found; c && *c; c++)
+			*c = *c == '"' ? '\'' : *c;
+		if (found == NULL || strcmp(found, text) != 0)
+			fail_msg("%s: %s expected, found %s", path, text, found ? found : "none");
+		free(found);
+	}
+}

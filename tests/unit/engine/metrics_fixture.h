@@ -38,5 +38,7 @@ json_t *metrics_fixture_read_json(const struct metrics_fixture *f, const char *n
 
 /* The value at "a.b.0.c"; borrowed, NULL when there is none. */
 json_t *metrics_fixture_at(json_t *value, const char *path);
+/* It is this JSON, with ' for "; where path ends in .# it has so many members. */
+void metrics_fixture_has(json_t *value, const char *path, const char *text);
 
 #endif
