@@ -28,7 +28,7 @@ struct ranks_self {
 struct ranks_options {
 	int world;
 	int64_t timeout_ns; /* 0: 30 s */
-	/* ranks still there after this (0: 60 s) are killed; stopped ones as soon as the others ended */
+	/* ranks there after this (0: 60 s) are killed; stopped ones once the others have ended */
 	int64_t limit_ns;
 	void (*before)(int rank); /* in the rank, before anything; NULL for nothing */
 	int absent;               /* so many of the last ranks end between address and connect */

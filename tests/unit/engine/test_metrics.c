@@ -425,6 +425,7 @@ static void test_summary(void **state)
 	metrics_fixture_write_all(f, &files);
 	s = metrics_summary(&f->segment, &files);
 	assert_non_null(s);
+	assert_int_equal(json_object_size(s), 42); /* the names: proto/schema */
 	has(s, "step_p95_ns", "500000000");
 	has(s, "plan.#", "6");
 	assert_int_equal(json_array_size(at(s, "artifacts")), METRICS_FILES - 1);
