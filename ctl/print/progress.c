@@ -1,9 +1,11 @@
 #include "ctl/print/progress.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/print/format.h"
+#include "ctl/print/members.h"
 #include "proto/host/clock.h"
 
 enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024, LINE_COLUMNS = 80 };
@@ -13,48 +15,40 @@ void progress_init(struct progress *p, const struct term *term)
 	*p = (struct progress){.term = term, .printed_ns = -1, .printed_segment = -1};
 }
 
-/* Number of steps; products of a daemon's numbers may exceed int64_t. */
-static double total_done(const struct progress_step *s)
+/* In double: products of a daemon's numbers may exceed int64_t. */
+double progress_fraction(const json_t *step)
 {
-	return (double)(s->segment - 1) * (double)s->steps + (double)s->step;
+	const double steps = (double)format_int(step, "steps", 0);
+	const double total = (double)format_int(step, "segments", 1) * steps;
+	const double done = (double)(format_int(step, "segment", 1) - 1) * steps +
+		(double)format_int(step, "step", 0);
+
+	return total > 0.0 ? done / total : 0.0;
 }
 
-static double total(const struct progress_step *s)
+static bool has_segments(const json_t *step)
 {
-	return (double)s->segments * (double)s->steps;
+	return format_int(step, "segments", 1) > 1;
 }
 
 /* The run and its position; in the brief form only the segment, if there are several. */
-static void describe(const struct progress_step *s, bool brief, char *before, size_t before_bytes)
+static char *describe(const json_t *step, bool brief)
 {
-	int n = 0;
-
-	*before = '\0';
-	if (!brief)
-		n = snprintf(before, before_bytes, "run %lld %s%s", (long long)s->id, s->name,
-			s->segments > 1 ? "  " : "");
-	if (s->segments > 1 && n >= 0 && (size_t)n < before_bytes)
-		snprintf(before + n, before_bytes - (size_t)n, "segment %lld/%lld%s%s",
-			(long long)s->segment, (long long)s->segments, brief ? "" : " ",
-			brief ? "" : s->arm);
+	if (!has_segments(step))
+		return members_text(step, brief ? "" : "run {id} {name|}");
+	return members_text(step,
+		brief ? "segment {segment|1}/{segments}"
+		      : "run {id} {name|}  segment {segment|1}/{segments} {arm|}");
 }
 
-static void figures(const struct progress_step *s, bool with_step, char *out, size_t out_bytes)
+static char *figures(const json_t *step, bool with_step)
 {
-	const bool goes_on = s->eta_s > 0.0 && isfinite(s->eta_s);
-	char rate[FORMAT_BYTES], left[FORMAT_BYTES], step[64] = "", loss[32] = "";
+	char format[160];
 
-	if (with_step || s->segments <= 1)
-		snprintf(step, sizeof(step), "step %lld/%lld  ", (long long)s->step,
-			(long long)s->steps);
-	if (isfinite(s->loss))
-		snprintf(loss, sizeof(loss), "loss %.4f  ", s->loss);
-	snprintf(out, out_bytes, "%s%s%s%s%s%s", step, loss,
-		isfinite(s->tokens_per_s) ? format_si(s->tokens_per_s, rate) : "",
-		isfinite(s->tokens_per_s) ? " tok/s" : "", goes_on ? "  " : "",
-		goes_on ? format_duration(s->eta_s, left) : "");
-	if (goes_on && strlen(out) + 6 < out_bytes)
-		strcat(out, " left");
+	snprintf(format, sizeof(format), "%s[loss {loss:.4}  ][{tokens_per_sec:si} tok/s]%s",
+		with_step || !has_segments(step) ? "step {step|0}/{steps|0}  " : "",
+		format_real(step, "eta_s") > 0.0 ? "  {eta_s:duration} left" : "");
+	return members_text(step, format);
 }
 
 /* Cells of the bar beside these texts. */
@@ -95,59 +89,67 @@ static void draw_line(struct progress *p, const char *before, const char *after,
 	p->drawn_ns = now_ns;
 }
 
-static void draw(struct progress *p, const struct progress_step *s, int64_t now_ns)
+static void draw(struct progress *p, const json_t *step, int64_t now_ns)
 {
-	const double fraction = total(s) > 0.0 ? total_done(s) / total(s) : 0.0;
-	char before[256], after[256];
+	char *before = NULL, *after = NULL;
 	size_t cells = 0;
 
 	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
-		describe(s, brief, before, sizeof(before));
-		figures(s, !brief, after, sizeof(after));
+		free(before);
+		free(after);
+		before = describe(step, brief);
+		after = figures(step, !brief);
 		cells = bar_cells(p, brief, before, after);
 	}
-	draw_line(p, before, after, fraction, cells, now_ns);
+	draw_line(p, before, after, progress_fraction(step), cells, now_ns);
+	free(before);
+	free(after);
 }
 
-static void print_line(struct progress *p, const struct progress_step *s, int64_t now_ns)
+static void print_line(struct progress *p, const json_t *step, int64_t now_ns)
 {
 	static const struct {
 		bool brief, with_step;
 	} forms[] = {{false, true}, {true, true}, {true, false}};
-	char before[256], after[256];
+	char *before = NULL, *after = NULL;
 
-	for (int i = 0; i < (s->segments > 1 ? 3 : 1); i++) {
-		figures(s, forms[i].with_step, after, sizeof(after));
-		describe(s, forms[i].brief, before, sizeof(before));
+	for (int i = 0; i < (has_segments(step) ? 3 : 1); i++) {
+		free(before);
+		free(after);
+		before = describe(step, forms[i].brief);
+		after = figures(step, forms[i].with_step);
 		if (term_columns(before) + strlen("  ") + term_columns(after) <= LINE_COLUMNS)
 			break;
 	}
 	fprintf(p->term->file, "%s%s%s\n", before, *before ? "  " : "", after);
 	fflush(p->term->file);
 	p->printed_ns = now_ns;
+	free(before);
+	free(after);
 }
 
-void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns)
+void progress_show(struct progress *p, const json_t *step, int64_t now_ns)
 {
-	const int64_t tenth =
-		s->steps > 0 ? (int64_t)((double)s->step * 10.0 / (double)s->steps) : 0;
+	const int64_t segment = format_int(step, "segment", 1);
+	const int64_t done = format_int(step, "step", 0), steps = format_int(step, "steps", 0);
+	const int64_t tenth = steps > 0 ? (int64_t)((double)done * 10.0 / (double)steps) : 0;
 	bool quiet;
 
 	if (p->printed_ns < 0)
 		p->printed_ns = now_ns;
 	if (p->term->tty) {
-		if (!p->drawn || s->step == s->steps ||
+		if (!p->drawn || done == steps ||
 			now_ns - p->drawn_ns >= CLOCK_S_NS / PROGRESS_DRAWS_PER_S)
-			draw(p, s, now_ns);
+			draw(p, step, now_ns);
 		return;
 	}
 	/* segments of an experiment get a line each when they are done */
-	quiet = s->segments > 1 || (s->segment == p->printed_segment && tenth == p->printed_tenth);
+	quiet = has_segments(step) || (segment == p->printed_segment && tenth == p->printed_tenth);
 	if (quiet && now_ns - p->printed_ns < PROGRESS_QUIET_S * CLOCK_S_NS)
 		return;
-	p->printed_segment = s->segment;
+	p->printed_segment = segment;
 	p->printed_tenth = tenth;
-	print_line(p, s, now_ns);
+	print_line(p, step, now_ns);
 }
 
 static void work_items(const struct progress_work *w, double items, char out[FORMAT_BYTES])

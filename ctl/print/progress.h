@@ -6,6 +6,7 @@
 #ifndef GPT2D_CTL_PRINT_PROGRESS_H
 #define GPT2D_CTL_PRINT_PROGRESS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,25 +18,18 @@ struct progress {
 	const struct term *term;
 	/* longest text beside the bar so far, long and brief: the bar keeps its width */
 	size_t widest[2];
-	bool drawn;                   /* the bar stands on the terminal's last line */
+	bool drawn;                   /* the bar is on the terminal's last line */
 	int64_t drawn_ns, printed_ns; /* monotonic; printed: -1: no step was seen yet */
 	int64_t printed_segment, printed_tenth;
 };
 
-struct progress_step {
-	const char *name; /* of the run */
-	int64_t id;
-	const char *arm;           /* "" if there is only one */
-	int64_t segment, segments; /* from 1; how many */
-	int64_t step, steps;       /* done and planned in the segment */
-	double loss, tokens_per_s; /* NaN: not known */
-	/* gpt2d's estimate of the time until the run is trained; NaN: not known */
-	double eta_s;
-};
-
 void progress_init(struct progress *p, const struct term *term);
-/* now_ns: the monotonic clock. */
-void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns);
+/*
+ * step: the object of an EVENT_STEP, with the run's "id" and "name". now_ns: the monotonic clock.
+ */
+void progress_show(struct progress *p, const json_t *step, int64_t now_ns);
+/* The fraction of a run that is trained, from the same object. */
+double progress_fraction(const json_t *step);
 
 /* Work of gpt2ctl itself. */
 struct progress_work {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ctl/print/members.h"
+#include "ctl/print/progress.h"
 #include "ctl/print/states.h"
 #include "proto/waiting.h"
 
@@ -153,13 +154,7 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 
 void text_progress(const struct term *t, const json_t *progress)
 {
-	const int64_t segment = format_int(progress, "segment", 1);
-	const int64_t segments = format_int(progress, "segments", 1);
-	const int64_t step = format_int(progress, "step", 0);
-	const int64_t steps = format_int(progress, "steps", 0);
-	const double total = (double)segments * (double)steps;
-	const double fraction =
-		total > 0.0 ? ((double)(segment - 1) * (double)steps + (double)step) / total : 0.0;
+	const double fraction = progress_fraction(progress);
 	char bar[128];
 
 	if (!json_is_object(progress))
@@ -170,7 +165,7 @@ void text_progress(const struct term *t, const json_t *progress)
 		fprintf(t->file, "[%s%s%s] ", term_colour(t, TERM_CYAN), bar,
 			term_colour(t, TERM_PLAIN));
 	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
-	if (segments > 1)
+	if (format_int(progress, "segments", 1) > 1)
 		members_print(t->file, progress, "  segment {segment|1}/{segments|1} {arm|}");
 	members_print(t->file, progress,
 		"\n        step {step|0}/{steps|0}[  loss {loss:.4}][  {tokens_per_sec:si} tok/s]"

@@ -16,14 +16,14 @@
 struct shown {
 	const struct term *term;
 	struct progress *progress;
-	char id[32], name[80], state[32];
+	char state[32];
 	const json_t *params;
 };
 
 static void print_state(const struct shown *s)
 {
 	progress_clear(s->progress);
-	fprintf(s->term->file, "run %s %s: ", s->id, s->name);
+	members_print(s->term->file, s->params, "run {id} {name|}: ");
 	text_state(s->term, s->params);
 }
 
@@ -66,28 +66,9 @@ static void event_block(const struct shown *s)
 	page_end(&p);
 }
 
-void follow_show_step(struct progress *p, const char *name, const json_t *params)
-{
-	char arm[80];
-	const struct progress_step step = {
-		.name = name,
-		.id = format_int(params, "id", 0),
-		.arm = format_string(params, "arm", "", arm, sizeof(arm)),
-		.segment = format_int(params, "segment", 1),
-		.segments = format_int(params, "segments", 1),
-		.step = format_int(params, "step", 0),
-		.steps = format_int(params, "steps", 0),
-		.loss = format_real(params, "loss"),
-		.tokens_per_s = format_real(params, "tokens_per_sec"),
-		.eta_s = format_real(params, "eta_s"),
-	};
-
-	progress_show(p, &step, clock_mono_ns());
-}
-
 static void event_step(const struct shown *s)
 {
-	follow_show_step(s->progress, s->name, s->params);
+	progress_show(s->progress, s->params, clock_mono_ns());
 }
 
 static void event_log(const struct shown *s)
@@ -136,8 +117,6 @@ static void print_event(struct following *f, const char *event, const json_t *pa
 {
 	struct shown s = {.term = f->progress.term, .progress = &f->progress, .params = params};
 
-	format_string(params, "id", "?", s.id, sizeof(s.id));
-	format_string(params, "name", "", s.name, sizeof(s.name));
 	format_string(params, "state", "?", s.state, sizeof(s.state));
 	for (size_t i = 0; i < sizeof(shows) / sizeof(shows[0]); i++)
 		if (strcmp(shows[i].event, event) == 0)

@@ -21,7 +21,5 @@ struct following {
 };
 /* watch_until_end, with the bar on term. */
 int follow_watch(struct following *f, const struct term *term, struct ctl_error *e);
-/* Show EVENT_STEP of the run with this name. */
-void follow_show_step(struct progress *p, const char *name, const json_t *params);
 
 #endif

@@ -163,7 +163,8 @@ static void on_event(struct watch *w, struct watch_run *r, const char *event, js
 
 	if (o->json || strcmp(event, EVENT_STEP) != 0)
 		return;
-	follow_show_step(&((struct following *)w)->progress, r->name, params);
+	json_object_set_new(params, "name", json_string(r->name));
+	progress_show(&((struct following *)w)->progress, params, clock_mono_ns());
 	output_flush(o);
 }
 

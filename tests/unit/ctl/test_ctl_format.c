@@ -184,35 +184,30 @@ static void test_table(void **state)
 /* A loss means something only with its step: as much of the segment as 80 columns hold. */
 static void test_progress_line(void **state)
 {
-	struct progress_step step = {.name = "a",
-		.id = 1,
-		.arm = "small",
-		.segment = 5,
-		.segments = 72,
-		.step = 12,
-		.steps = 25,
-		.loss = 3.4595,
-		.tokens_per_s = 6710,
-		.eta_s = 427};
+	json_t *step = json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:i, s:i}", "id", 1,
+		"name", "a", "arm", "small", "segment", 5, "segments", 72, "step", 12, "steps", 25,
+		"loss", 3.4595, "tokens_per_sec", 6710, "eta_s", 427);
 	char *text = NULL;
 	size_t bytes = 0;
 	struct term t = {.file = open_memstream(&text, &bytes), .width = 80};
 	struct progress p;
 
 	progress_init(&p, &t);
-	progress_show(&p, &step, 0);
-	step.segments = 2000000000000;
-	progress_show(&p, &step, 11 * CLOCK_S_NS);
-	step.name = "a-name-of-a-run";
-	step.segments = 72;
-	progress_show(&p, &step, 22 * CLOCK_S_NS);
-	step.name = "a-name-of-a-run-that-is-long";
-	progress_show(&p, &step, 33 * CLOCK_S_NS);
+	progress_show(&p, step, 0);
+	json_object_set_new(step, "segments", json_integer(2000000000000));
+	progress_show(&p, step, 11 * CLOCK_S_NS);
+	json_object_set_new(step, "name", json_string("a-name-of-a-run"));
+	json_object_set_new(step, "segments", json_integer(72));
+	progress_show(&p, step, 22 * CLOCK_S_NS);
+	json_object_set_new(step, "name", json_string("a-name-of-a-run-that-is-long"));
+	progress_show(&p, step, 33 * CLOCK_S_NS);
 	fclose(t.file);
 	assert_string_equal(text,
 		"segment 5/2000000000000  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n"
 		"segment 5/72  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n"
 		"segment 5/72  step 12/25  loss 3.4595  6.71 k tok/s  7m07s left\n");
+	assert_int_equal((int)(progress_fraction(step) * 72 * 25 + 0.5), 4 * 25 + 12);
+	json_decref(step);
 	free(text);
 }
 
