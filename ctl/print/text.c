@@ -229,19 +229,31 @@ void text_plan(const json_t *plan, char *out, size_t out_bytes)
 			(long long)n_gather, format_count(gather, count));
 }
 
+bool text_has(const json_t *array, const json_t *value)
+{
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(array, i, other) {
+		if (json_equal(other, value))
+			return true;
+	}
+	return false;
+}
+
+static const json_t *warnings_of(const json_t *row)
+{
+	return json_object_get(json_object_get(row, "check"), "warnings");
+}
+
 /* Whether each arm's check has the warning. */
 static bool all_warn(const json_t *checks, const json_t *warning)
 {
-	const json_t *row, *other;
-	size_t i, k;
+	const json_t *row;
+	size_t i;
 
 	json_array_foreach(checks, i, row) {
-		const json_t *warnings = json_object_get(json_object_get(row, "check"), "warnings");
-		bool found = false;
-
-		json_array_foreach(warnings, k, other)
-			found |= json_equal(other, warning);
-		if (!found)
+		if (!text_has(warnings_of(row), warning))
 			return false;
 	}
 	return true;
@@ -259,9 +271,7 @@ json_t *text_warnings(const json_t *spec, const json_t *checks)
 			json_string(
 				"the spec has one arm, so nothing is compared: add another arm"));
 	json_array_foreach(checks, i, row) {
-		const json_t *warnings = json_object_get(json_object_get(row, "check"), "warnings");
-
-		json_array_foreach(warnings, k, warning) {
+		json_array_foreach(warnings_of(row), k, warning) {
 			const char *text = json_string_value(warning);
 
 			if (text && !all_warn(checks, warning))

@@ -50,6 +50,8 @@ void text_stopping(const struct term *t, const json_t *reply, const char *otherw
 
 /* "8 buckets of 1,048,576 el (4.19 MB)" of an engine's plan, or "-". */
 void text_plan(const json_t *plan, char *out, size_t out_bytes);
+/* Whether the array has an equal value. */
+bool text_has(const json_t *array, const json_t *value);
 /*
  * The warnings of the checks of a run's arms: once if all arms have it, else as "arm NAME: ...".
  * Before them a warning if the spec has one arm. The caller owns the array.

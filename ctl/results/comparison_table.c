@@ -136,7 +136,6 @@ static void print_conditions(struct page *p, const json_t *comparison)
 	const json_t *design = json_object_get(comparison, "design");
 	const double half_width = format_real(design, "half_width");
 	const json_t *row, *control = NULL;
-	char name[80], percent[FORMAT_BYTES];
 	size_t i;
 
 	if (isfinite(half_width))
@@ -150,15 +149,14 @@ static void print_conditions(struct page *p, const json_t *comparison)
 			control = json_object_get(row, "aa_control");
 	}
 	if (control)
-		page_part(p,
+		page_members(p, control,
 			"A control, the baseline run once more in each block, differed from it by "
-			"%s.",
-			format_signed(format_real(control, "throughput_percent"), percent));
+			"{throughput_percent:signed|-}.");
 	page_end(p);
 	json_array_foreach(json_object_get(comparison, "arms"), i, row) {
 		if (json_is_true(json_object_get(row, "failed")))
-			page_part(p, "The training of %s failed, so it is not compared.",
-				format_string(row, "arm", "", name, sizeof(name)));
+			page_members(
+				p, row, "The training of {arm|} failed, so it is not compared.");
 		page_end(p);
 	}
 }

@@ -115,18 +115,6 @@ static json_t *describe(const json_t *check)
 	return lines;
 }
 
-static bool has_text(const json_t *texts, const json_t *text)
-{
-	const json_t *other;
-	size_t i;
-
-	json_array_foreach(texts, i, other) {
-		if (json_equal(other, text))
-			return true;
-	}
-	return false;
-}
-
 /* Whether all arms have it in their arrays. */
 static bool is_common(const json_t *arms, const json_t *text)
 {
@@ -134,7 +122,7 @@ static bool is_common(const json_t *arms, const json_t *text)
 	size_t i;
 
 	json_array_foreach(arms, i, texts) {
-		if (!has_text(texts, text))
+		if (!text_has(texts, text))
 			return false;
 	}
 	return json_array_size(arms) > 1;

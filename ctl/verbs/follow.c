@@ -2,6 +2,7 @@
 #include "ctl/verbs/follow.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/link/interrupt.h"
@@ -35,34 +36,32 @@ static void event_state(const struct shown *s)
 
 static void add_arm(struct page *p, const json_t *row)
 {
-	char arm[80], change[FORMAT_BYTES], interval[FORMAT_BYTES], verdict[32];
 	const double low = format_real(row, "low"), high = format_real(row, "high");
 	const bool has_interval = isfinite(low) && isfinite(high);
+	char *arm = members_text(row, "{arm|} {throughput_percent:signed|-}");
+	char *verdict = members_text(row, "{verdict|}"), interval[FORMAT_BYTES];
 
-	page_part(p, "%s %s %s %s", format_string(row, "arm", "", arm, sizeof(arm)),
-		format_signed(format_real(row, "throughput_percent"), change),
-		has_interval ? format_interval(low, high, interval) : "",
-		format_string(row, "verdict", "", verdict, sizeof(verdict)));
+	page_part(p, "%s %s %s", arm, has_interval ? format_interval(low, high, interval) : "",
+		verdict);
+	free(arm);
+	free(verdict);
 }
 
 /* The estimates of throughput after each block of an experiment. */
 static void event_block(const struct shown *s)
 {
-	const double eta_s = format_real(s->params, "eta_s");
 	struct page p = {.term = s->term};
-	char text[FORMAT_BYTES], why[160];
 	const json_t *row;
 	size_t i;
 
 	progress_clear(s->progress);
-	page_part(&p, "block %lld/%lld", (long long)format_int(s->params, "block", 0),
-		(long long)format_int(s->params, "blocks", 0));
-	if (*format_string(s->params, "void", "", why, sizeof(why)))
-		page_part(&p, "void: %s", why);
+	page_members(&p, s->params, "block {block|0}/{blocks|0}");
+	if (json_is_string(json_object_get(s->params, "void")))
+		page_members(&p, s->params, "void: {void}");
 	json_array_foreach(json_object_get(s->params, "comparisons"), i, row)
 		add_arm(&p, row);
-	if (isfinite(eta_s) && eta_s > 0.0)
-		page_part(&p, "%s left", format_duration(eta_s, text));
+	if (format_real(s->params, "eta_s") > 0.0)
+		page_members(&p, s->params, "{eta_s:duration} left");
 	page_end(&p);
 }
 
