@@ -85,7 +85,7 @@ static bool is_true(const struct conversion *c, const char *key)
 }
 
 /* Whether the file sets it: a number, true, or a text other than "auto". */
-static bool says(const struct conversion *c, const char *key)
+static bool has_value(const struct conversion *c, const char *key)
 {
 	const struct spec_json_node *node = find(c, key);
 
@@ -309,7 +309,7 @@ static void take_group(struct conversion *c, const struct member *m)
 
 static bool batch_says(const struct conversion *c, const char *key)
 {
-	return says(c, key) || set_of(c, key);
+	return has_value(c, key) || set_of(c, key);
 }
 
 static void take_micro_batch(struct conversion *c, const struct member *m)

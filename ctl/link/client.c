@@ -46,7 +46,7 @@ struct client {
 	bool silent;       /* the silence was reported */
 	bool lost, unsent;
 	bool reopened, restarted;   /* by client_reopen */
-	bool heard;                 /* an event came, or gpt2d was restarted, since then */
+	bool progressed;            /* an event came, or gpt2d was restarted, since then */
 	struct event *first, **end; /* kept for client_next */
 };
 
@@ -244,7 +244,7 @@ static void keep_event(struct client *c, const struct rpc_message *m)
 
 	snprintf(event->name, sizeof(event->name), "%s", m->method);
 	event->params = json_incref(m->params);
-	c->heard = true;
+	c->progressed = true;
 	*c->end = event;
 	c->end = &event->next;
 }
@@ -499,7 +499,7 @@ enum client_news client_next(
 			break;
 		rpc_clear(&m); /* the reply to a ping */
 	}
-	c->heard = true;
+	c->progressed = true;
 	snprintf(event, 64, "%s", m.method);
 	*params = json_incref(m.params);
 	rpc_clear(&m);
@@ -564,7 +564,7 @@ static int say_hello(struct client *c, struct ctl_error *e)
 	return exit;
 }
 
-static void hang_up(struct client *c)
+static void disconnect(struct client *c)
 {
 	char event[64];
 	json_t *params;
@@ -580,11 +580,11 @@ static void hang_up(struct client *c)
 		json_decref(params);
 }
 
-static int dial(struct client *c, struct ctl_error *e)
+static int connect_once(struct client *c, struct ctl_error *e)
 {
 	int exit;
 
-	hang_up(c);
+	disconnect(c);
 	c->lost = c->unsent = c->pinged = c->silent = false;
 	c->endpoint.pid = 0;
 	c->frame = frame_create(PROTOCOL_LINE_MAX);
@@ -599,15 +599,15 @@ static int dial(struct client *c, struct ctl_error *e)
 }
 
 /* Connects again once if gpt2d closes the connection before its hello. */
-static int dial_twice(struct client *c, struct ctl_error *e)
+static int connect_twice(struct client *c, struct ctl_error *e)
 {
 	int exit;
 
 	expect_answer(c, NULL, 2);
-	exit = dial(c, e);
+	exit = connect_once(c, e);
 	if (exit == CTL_TRANSPORT && c->lost) {
 		ctl_error_clear(e);
-		exit = dial(c, e);
+		exit = connect_once(c, e);
 	}
 	return exit;
 }
@@ -622,7 +622,7 @@ int client_open(const struct client_options *options, struct client **out, struc
 	c->end = &c->first;
 	exit = endpoint_find(options->socket, &c->endpoint, e);
 	if (!exit)
-		exit = dial_twice(c, e);
+		exit = connect_twice(c, e);
 	if (exit)
 		client_close(c);
 	else
@@ -641,7 +641,7 @@ int client_reopen(struct client *c, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + CLIENT_RETURN_S * CLOCK_S_NS;
 	json_t *before = json_incref(c->hello);
-	const bool again = c->reopened && !c->heard;
+	const bool again = c->reopened && !c->progressed;
 	int exit;
 
 	ctl_error_clear(e);
@@ -657,7 +657,7 @@ int client_reopen(struct client *c, struct ctl_error *e)
 		ctl_error_clear(e);
 		interrupt_poll(NULL, 0, 100 * CLOCK_MS_NS);
 		exit = interrupt_seen() ? ctl_error_set(e, CTL_CANCELLED, "interrupted")
-					: dial_twice(c, e);
+					: connect_twice(c, e);
 		/* a gpt2d that is ending accepts a connection and closes it */
 	} while ((exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT) && clock_mono_ns() < until_ns);
 	if (exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT)
@@ -666,7 +666,7 @@ int client_reopen(struct client *c, struct ctl_error *e)
 			"check with: gpt2ctl status",
 			CLIENT_RETURN_S);
 	c->restarted = !exit && !same_start(before, c->hello);
-	c->heard = c->restarted;
+	c->progressed = c->restarted;
 	c->reopened = true;
 	json_decref(before);
 	return exit;
@@ -676,7 +676,7 @@ void client_close(struct client *c)
 {
 	if (!c)
 		return;
-	hang_up(c);
+	disconnect(c);
 	free(c);
 }
 
@@ -700,7 +700,7 @@ bool client_lost(const struct client *c)
 	return c->lost;
 }
 
-bool client_untaken(const struct client *c)
+bool client_unsent(const struct client *c)
 {
 	return c->unsent;
 }

@@ -50,8 +50,8 @@ bool client_restarted(const struct client *c); /* client_reopen found another gp
 const json_t *client_hello(const struct client *c);
 /* False: gpt2d has not yet answered the ping that follows a silence of some seconds. */
 bool client_answers(const struct client *c);
-bool client_lost(const struct client *c);    /* the connection ended */
-bool client_untaken(const struct client *c); /* gpt2d did not get all of the last request */
+bool client_lost(const struct client *c);   /* the connection ended */
+bool client_unsent(const struct client *c); /* gpt2d did not get all of the last request */
 /* For poll, once client_next has returned CLIENT_QUIET. */
 int client_fd(const struct client *c);
 /*

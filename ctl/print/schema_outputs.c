@@ -203,8 +203,9 @@ const struct schema_row schema_outputs[] = {
 	{"sha256", "text", "of the file"},
 	{"first_tokens", "[count]", "the first N, see --first"},
 	{"tokenizer", "text|null", "tokenizer of text; null: no vocabulary was found"},
-	{"separators", "count|null", "tokens that separate documents; null: likewise"},
-	{"text", "text|null", "of first_tokens; null: likewise"},
+	{"separators", "count|null",
+		"tokens that separate documents; null: no vocabulary was found"},
+	{"text", "text|null", "of first_tokens; null: no vocabulary was found"},
 
 	{"data verify", SCHEMA_OUTPUT, "A token file is sound."},
 	{"path", "text", ""},

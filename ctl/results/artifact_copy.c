@@ -417,7 +417,7 @@ int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool fo
 		.start_ns = clock_mono_ns(),
 		.e = e};
 	const json_t *file;
-	bool goes_on = true;
+	bool can_copy = true;
 	size_t i;
 
 	*incomplete = false;
@@ -427,10 +427,10 @@ int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool fo
 		k.total += format_int(file, "bytes", 0);
 	if (bar)
 		progress_init(&progress, bar);
-	for (int turn = 0; turn <= LAST_TURN && goes_on; turn++)
-		goes_on = copy_turn(&k, turn, incomplete);
+	for (int turn = 0; turn <= LAST_TURN && can_copy; turn++)
+		can_copy = copy_turn(&k, turn, incomplete);
 	if (bar)
 		progress_clear(&progress);
 	free(k.piece);
-	return goes_on ? 0 : e->exit;
+	return can_copy ? 0 : e->exit;
 }

@@ -8,7 +8,7 @@
 #include "ctl/verbs/verb.h"
 #include "proto/text.h"
 
-enum { PAGE_RUNS = 1000, STEP_MAX_S = 86400 };
+enum { PAGE_RUNS = 1000 };
 
 static const struct option_row options[] = {
 	{"all", 'a', OPTION_FLAG, NULL, 0, 0,
@@ -77,29 +77,22 @@ static int confirm(
 	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing was cancelled");
 }
 
-/* gpt2d replies once the step in progress has ended, at the latest after this time. */
-static int64_t step_limit_s(const struct client *c)
-{
-	const int64_t said = format_int(client_hello(c), "cancel_timeout_s", 0);
-
-	return said < 0 ? 0 : said > STEP_MAX_S ? STEP_MAX_S : said;
-}
-
 /* Cancels one run and adds its row to runs: its exit status. *lost: the connection is unusable. */
 static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *runs, bool *lost)
 {
 	json_t *params = json_pack("{s:O}", "id", id), *reply = NULL;
-	const int64_t step_s = step_limit_s(c);
+	/* gpt2d replies once the step in progress has ended, at the latest after this time */
+	const int step_s = (int)format_int(client_hello(c), "cancel_timeout_s", 0);
 	struct ctl_error e = {0};
 	char why[160];
 	int exit;
 
 	snprintf(why, sizeof(why),
-		"run %lld is being cancelled: it ends after the step in progress; after %lld s "
+		"run %lld is being cancelled: it ends after the step in progress; after %d s "
 		"gpt2d kills its engines (cancel_timeout)",
-		(long long)json_integer_value(id), (long long)step_s);
+		(long long)json_integer_value(id), step_s);
 	client_expect(c, why);
-	exit = client_request(c, METHOD_CANCEL, params, CLIENT_REPLY_S + (int)step_s, &reply, &e);
+	exit = client_request(c, METHOD_CANCEL, params, CLIENT_REPLY_S + step_s, &reply, &e);
 	client_expect(c, NULL);
 	if (exit == 0) {
 		json_object_set_new(reply, "exit", json_integer(0));

@@ -169,7 +169,7 @@ static int ask(struct client *c, const struct hold *h, json_t *params, bool defe
 		exit = client_request(c, h->method, json_incref(params),
 			deferred ? CLIENT_DEFERRED : CLIENT_REPLY_S, reply, e);
 	} while (exit && deferred && client_lost(c) && (exit = client_reopen(c, e)) == 0);
-	if (exit && deferred && !client_lost(c) && !client_untaken(c) &&
+	if (exit && deferred && !client_lost(c) && !client_unsent(c) &&
 		(exit == CTL_TIMEOUT || exit == CTL_CANCELLED))
 		ctl_error_set(e, exit,
 			"%s: %s; the request stays in effect\n"

@@ -124,7 +124,7 @@ static void add_kept(json_t *kept, const json_t *of_page)
 static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool dry, json_t *result,
 	struct ctl_error *e)
 {
-	const bool tell = ctl->output.err.tty && !ctl->output.json && !dry;
+	const bool shows_progress = ctl->output.err.tty && !ctl->output.json && !dry;
 	json_t *runs = json_object_get(result, "runs"), *page, *next;
 	int64_t after = 0, bytes = 0;
 	int exit;
@@ -146,10 +146,10 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		json_array_extend(json_object_get(result, "left"), json_object_get(page, "left"));
 		add_kept(json_object_get(result, "kept"), json_object_get(page, "kept"));
 		json_decref(page);
-		if (tell)
+		if (shows_progress)
 			fprintf(ctl->output.err.file, "\r\033[K%zu removed", json_array_size(runs));
 	} while (!exit && after > 0);
-	if (tell)
+	if (shows_progress)
 		fputs("\r\033[K", ctl->output.err.file);
 	json_object_set_new(result, "bytes", json_integer(bytes));
 	json_object_set_new(result, "dry_run", json_boolean(dry));

@@ -134,7 +134,7 @@ static void take_reply(struct watch *w, struct watch_run *r, json_t *reply)
 		w->snapshot(w, r, reply);
 }
 
-static void heard(struct watch *w)
+static void note_event(struct watch *w)
 {
 	w->event_ns = clock_mono_ns();
 	w->silent_ns = WATCH_SILENT_S * CLOCK_S_NS;
@@ -156,7 +156,7 @@ static int follow(struct watch *w, struct watch_run *r, struct ctl_error *e)
 	if (exit)
 		return exit;
 	take_reply(w, r, reply);
-	heard(w);
+	note_event(w);
 	json_decref(reply);
 	return 0;
 }
@@ -193,7 +193,7 @@ static void take_event(struct watch *w, const char *event, json_t *params)
 	if (!r || r->ended || (!done && seq > 0 && seq <= r->seq))
 		return; /* of a run followed before, or seen before the connection was lost */
 	r->seq = seq;
-	heard(w);
+	note_event(w);
 	if (done || strcmp(event, EVENT_STATE) == 0) {
 		take_state(r, params);
 		r->waiting[0] = '\0';
