@@ -9,6 +9,25 @@ static json_t *data(const char *which, const char *key)
 	return json_object_get(json_object_get(json_object_get(checked, "data"), which), key);
 }
 
+static void refused(const struct spec_config *c, const char *key, const char *message)
+{
+	checked_run(c, 2, 0);
+	checked_assert_error(key, message);
+}
+
+/* Without an error; warning: the only one, NULL for none. */
+static void accepted(const struct spec_config *c, const char *warning)
+{
+	const json_t *warnings;
+
+	checked_run(c, 2, 0);
+	warnings = json_object_get(checked, "warnings");
+	assert_int_equal(json_array_size(checked_errors), 0);
+	assert_int_equal(json_array_size(warnings), warning != NULL);
+	if (warning)
+		assert_non_null(strstr(json_string_value(json_array_get(warnings, 0)), warning));
+}
+
 static void test_all_well(void **state)
 {
 	struct spec_config c = checked_config();
@@ -80,9 +99,7 @@ static void test_too_few_made_up_tokens(void **state)
 	c.data_synthetic_tokens = 64;
 	c.data_train[0] = '\0';
 	c.validation_steps = 1;
-	checked_run(&c, 2, 0);
-	checked_assert_error(
-		"data.synthetic_tokens", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
+	refused(&c, "data.synthetic_tokens", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
 }
 
 static void test_what_the_engine_cannot_do(void **state)
@@ -90,19 +107,15 @@ static void test_what_the_engine_cannot_do(void **state)
 	struct spec_config c = checked_config();
 
 	c.precision = SPEC_FP16;
-	checked_run(&c, 2, 0);
-	checked_assert_error("fp16.enabled",
+	refused(&c, "fp16.enabled",
 		"the cpu engine computes in fp32, not in fp16; set fp16.enabled to false");
 	c.precision = SPEC_BF16;
-	checked_run(&c, 2, 0);
-	checked_assert_error("bf16.enabled", "not in bf16");
+	refused(&c, "bf16.enabled", "not in bf16");
 	c.precision = SPEC_TF32;
-	checked_run(&c, 2, 0);
-	checked_assert_error("tf32", "not in tf32");
+	refused(&c, "tf32", "not in tf32");
 	c = checked_config();
 	c.grad_dtype = SPEC_BF16;
-	checked_run(&c, 2, 0);
-	checked_assert_error("grad_dtype", "not in bf16");
+	refused(&c, "grad_dtype", "not in bf16");
 	c = checked_config();
 	checked_run(&c, 1, 0);
 	checked_assert_error("gpus", "2 ranks requested, 1 available");
@@ -115,18 +128,14 @@ static void test_plan_refused(void **state)
 
 	assert_int_equal(strtol(most + strlen("more than "), NULL, 10), PLAN_BUCKETS_MAX);
 	c.allgather_bucket_elems = 1000;
-	checked_run(&c, 2, 0);
-	checked_assert_error(
-		"zero_optimization.allgather_bucket_size", "1000 elements are fewer than");
+	refused(&c, "zero_optimization.allgather_bucket_size", "1000 elements are fewer than");
 	assert_null(json_object_get(checked, "plan"));
 	assert_null(json_object_get(checked, "memory"));
 	assert_non_null(data("train", "tokens"));
 	c = checked_config();
 	c.model.n_embd = 1024;
 	c.reduce_bucket_elems = 1;
-	checked_run(&c, 2, 0);
-	checked_assert_error(
-		"zero_optimization.reduce_bucket_size", "at most 4096 allowed: at least");
+	refused(&c, "zero_optimization.reduce_bucket_size", "at most 4096 allowed: at least");
 	/* where no memory holds the model, larger buckets are no advice */
 	checked_run(&c, 2, 2 * 2 * 4 * checked_number("model", "param_elems"));
 	checked_assert_error("zero_optimization.reduce_bucket_size", "at least");
@@ -148,16 +157,13 @@ static void test_data_refused(void **state)
 	struct spec_config c = checked_config();
 
 	checked_write_tokens(64, 7);
-	checked_run(&c, 2, 0);
-	checked_assert_error("data.train", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
+	refused(&c, "data.train", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
 	checked_write_tokens(1025, 257);
-	checked_run(&c, 2, 0);
-	checked_assert_error("data.train",
+	refused(&c, "data.train",
 		"token 1024 is 257, ids below 257 expected: "
 		"its tokenizer does not fit model.vocab_size");
 	checked_write_tokens(1025, 256);
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(checked_errors), 0);
+	accepted(&c, NULL);
 	snprintf(c.data_val, sizeof(c.data_val), "%s", "/nonexistent-dir/val.bin");
 	snprintf(c.data_train, sizeof(c.data_train), "%s", "/nonexistent-dir/train.bin");
 	checked_run(&c, 2, 0); /* both in one go */
@@ -172,42 +178,30 @@ static void test_validation(void **state)
 
 	snprintf(c.data_val, sizeof(c.data_val), "%s", c.data_train);
 	c.validation_steps = 8; /* of 8 sequences, the file has 64 */
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(checked_errors), 0);
+	accepted(&c, NULL);
 	assert_true(json_real_value(data("val", "passes")) == 1.0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
 	c.validation_steps = 9;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 1);
+	accepted(&c, "");
 }
 
 static void test_a_warmup_that_falls_is_warned_of(void **state)
 {
-	static const char reported[] =
-		"scheduler.params.warmup_min_lr: 0.002 is above warmup_max_lr "
-		"0.001: the rate falls during the warm-up";
-	static const enum spec_schedule with[] = {SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR};
 	struct spec_config c = checked_config();
-	json_t *warnings;
 
-	c.warmup_min_lr = 0.002;
-	c.warmup_max_lr = c.lr = 0.001;
 	for (int i = 0; i < 2; i++) {
-		c.schedule = with[i];
-		checked_run(&c, 2, 0);
-		assert_int_equal(json_array_size(checked_errors), 0);
-		warnings = json_object_get(checked, "warnings");
-		assert_int_equal(json_array_size(warnings), 1);
-		assert_string_equal(json_string_value(json_array_get(warnings, 0)), reported);
+		c.schedule = i ? SPEC_WARMUP_DECAY_LR : SPEC_WARMUP_LR;
+		c.warmup_min_lr = 0.002;
+		c.warmup_max_lr = c.lr = 0.001;
+		accepted(&c,
+			"scheduler.params.warmup_min_lr: 0.002 is above warmup_max_lr "
+			"0.001: the rate falls during the warm-up");
+		c.warmup_max_lr = c.lr = c.warmup_min_lr;
+		accepted(&c, NULL);
 	}
-	c.warmup_max_lr = c.lr = c.warmup_min_lr;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
 	/* numbers that the schedule does not use */
 	c.warmup_max_lr = 0;
 	c.schedule = SPEC_CONSTANT;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+	accepted(&c, NULL);
 }
 
 static void test_a_rate_without_effect_is_warned_of(void **state)
@@ -217,70 +211,45 @@ static void test_a_rate_without_effect_is_warned_of(void **state)
 		"\"WarmupLR\", whose warmup_max_lr is 0.001",
 		"optimizer.params.lr: 0.1 has no effect, the rate is that of scheduler.type "
 		"\"WarmupDecayLR\", whose warmup_max_lr is 0.001"};
-	static const enum spec_schedule with[] = {SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR};
 	struct spec_config c = checked_config();
-	json_t *warnings;
 
-	c.warmup_max_lr = 0.001;
 	for (int i = 0; i < 2; i++) {
+		c.schedule = i ? SPEC_WARMUP_DECAY_LR : SPEC_WARMUP_LR;
+		c.warmup_max_lr = 0.001;
 		c.lr = 0.1;
-		c.schedule = with[i];
-		checked_run(&c, 2, 0);
-		assert_int_equal(json_array_size(checked_errors), 0);
-		warnings = json_object_get(checked, "warnings");
-		assert_int_equal(json_array_size(warnings), 1);
-		assert_string_equal(json_string_value(json_array_get(warnings, 0)), reported[i]);
+		accepted(&c, reported[i]);
 		c.lr = c.warmup_max_lr; /* files for DeepSpeed have both */
-		checked_run(&c, 2, 0);
-		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+		accepted(&c, NULL);
 		c.warmup_max_lr = 0.02;
 		c.lr = 0.001; /* the default: what is run again has it written out */
-		checked_run(&c, 2, 0);
-		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
-		c.warmup_max_lr = 0.001;
+		accepted(&c, NULL);
 	}
 	c.lr = 0.1;
 	c.schedule = SPEC_CONSTANT;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+	accepted(&c, NULL);
 }
 
 static void test_a_schedule_that_ends_early_is_warned_of(void **state)
 {
 	struct spec_config c = checked_config();
-	json_t *warnings;
 
 	c.schedule = SPEC_LINEAR;
 	c.total_num_steps = c.optimizer_steps;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+	accepted(&c, NULL);
 	c.total_num_steps--;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(checked_errors), 0);
-	warnings = json_object_get(checked, "warnings");
-	assert_int_equal(json_array_size(warnings), 1);
-	assert_string_equal(json_string_value(json_array_get(warnings, 0)),
+	accepted(&c,
 		"scheduler.params.total_num_steps: the schedule ends after 19 of 20 optimizer "
 		"steps: the rate stays at its final value");
 }
 
 static void test_stages_that_no_engine_can_run(void **state)
 {
-	static const char *const messages[] = {"no engine can run stage 2 yet (expected 0 or 1)",
-		"no engine can run stage 3 yet (expected 0 or 1)"};
 	struct spec_config c = checked_config();
-	const json_t *error;
 
-	for (int i = 0; i < 2; i++) {
-		c.zero_stage = 2 + i;
-		checked_run(&c, 2, 0);
-		assert_int_equal(json_array_size(checked_errors), 1);
-		error = json_array_get(checked_errors, 0);
-		assert_string_equal(json_string_value(json_object_get(error, "key")),
-			"zero_optimization.stage");
-		assert_string_equal(
-			json_string_value(json_object_get(error, "message")), messages[i]);
-	}
+	c.zero_stage = 2;
+	refused(&c, "zero_optimization.stage", "no engine can run stage 2 yet (expected 0 or 1)");
+	c.zero_stage = 3;
+	refused(&c, "zero_optimization.stage", "no engine can run stage 3 yet (expected 0 or 1)");
 }
 
 static void test_epochs(void **state)
@@ -290,8 +259,7 @@ static void test_epochs(void **state)
 
 	c.optimizer_steps = 0;
 	c.work_epochs = 2;
-	checked_run(&c, 2, 0);
-	assert_int_equal(json_array_size(checked_errors), 0);
+	accepted(&c, NULL);
 	assert_int_equal(checked_number("work", "optimizer_steps"), 16);
 	assert_int_equal(checked_number("work", "left_over_sequences"), 0);
 	c.batch = 12;
@@ -302,20 +270,16 @@ static void test_epochs(void **state)
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 1);
 	c.batch = 132;
 	c.accumulation = 33;
-	checked_run(&c, 2, 0);
-	checked_assert_error(
-		"work.epochs", "2 epochs of 64 sequences do not fill one batch of 132");
+	refused(&c, "work.epochs", "2 epochs of 64 sequences do not fill one batch of 132");
 	c.work_epochs = INT64_MAX / 64 + 1;
-	checked_run(&c, 2, 0);
-	checked_assert_error("work.epochs",
+	refused(&c, "work.epochs",
 		"144115188075855872 epochs of 64 sequences, at most 144115188075855871 epochs can "
 		"be counted");
 	c = checked_config();
 	c.work_epochs = 1;
 	c.optimizer_steps = 0;
 	c.warmup_steps = 8;
-	checked_run(&c, 2, 0);
-	checked_assert_error("work.warmup_steps", "8 of 8 steps");
+	refused(&c, "work.warmup_steps", "8 of 8 steps");
 	assert_int_equal(check_optimizer_steps(&c, 64, &left_over), 8);
 	assert_int_equal(left_over, 0);
 }
