@@ -15,4 +15,12 @@
 
 #include <cmocka.h>
 
+/* TEST_MAIN(cmocka_unit_test(a), cmocka_unit_test(b)): the program runs these tests. */
+#define TEST_MAIN(...)                                                                             \
+	int main(void)                                                                             \
+	{                                                                                          \
+		const struct CMUnitTest tests[] = {__VA_ARGS__};                                   \
+		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
+	}
+
 #endif

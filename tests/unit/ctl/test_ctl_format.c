@@ -211,20 +211,8 @@ static void test_progress_line(void **state)
 	free(text);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_si),
-		cmocka_unit_test(test_count_and_size),
-		cmocka_unit_test(test_duration),
-		cmocka_unit_test(test_change),
-		cmocka_unit_test(test_numbers_that_cannot_be),
-		cmocka_unit_test(test_bar),
-		cmocka_unit_test(test_clean),
-		cmocka_unit_test(test_members),
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_progress_line),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_si), cmocka_unit_test(test_count_and_size),
+	cmocka_unit_test(test_duration), cmocka_unit_test(test_change),
+	cmocka_unit_test(test_numbers_that_cannot_be), cmocka_unit_test(test_bar),
+	cmocka_unit_test(test_clean), cmocka_unit_test(test_members), cmocka_unit_test(test_table),
+	cmocka_unit_test(test_progress_line))

@@ -91,15 +91,6 @@ static void a_time_as_waits_take_it(void **state)
 	assert_int_equal(t.tv_nsec, 999999999);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_time_passes),
-		cmocka_unit_test(test_leap),
-		cmocka_unit_test(test_start),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(a_time_as_waits_take_it),
-	};
-
-	return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_time_passes), cmocka_unit_test(test_leap),
+	cmocka_unit_test(test_start), cmocka_unit_test(test_text),
+	cmocka_unit_test(a_time_as_waits_take_it))

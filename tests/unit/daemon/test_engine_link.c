@@ -119,14 +119,5 @@ static void test_a_message(void **state)
 	finish(&o);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_was_not_sent),
-		cmocka_unit_test(test_an_invalid_message),
-		cmocka_unit_test(test_the_end),
-		cmocka_unit_test(test_a_message),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_what_was_not_sent), cmocka_unit_test(test_an_invalid_message),
+	cmocka_unit_test(test_the_end), cmocka_unit_test(test_a_message))

@@ -193,15 +193,8 @@ static void test_what_is_not_allowed(void **state)
 	assert_int_equal(f->moved, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_forgotten_when_durable, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_a_start_is_stored, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_an_end_that_is_given_up, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_back_to_the_queue, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_what_is_not_allowed, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(test_forgotten_when_durable, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_a_start_is_stored, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_an_end_that_is_given_up, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_back_to_the_queue, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_what_is_not_allowed, set_up, tear_down))

@@ -271,18 +271,10 @@ static void test_keys_that_are_refused(void **state)
 	assert_int_equal(tls_check_key("/nonexistent", error, sizeof(error)), -EINVAL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_messages_travel_both_ways, begin, end),
-		cmocka_unit_test_setup_teardown(test_nothing_is_lost_at_the_end, begin, end),
-		cmocka_unit_test_setup_teardown(test_another_key_is_refused, begin, end),
-		cmocka_unit_test_setup_teardown(test_another_cluster_is_refused, begin, end),
-		cmocka_unit_test_setup_teardown(
-			test_a_node_beyond_the_world_is_refused, begin, end),
-		cmocka_unit_test_setup_teardown(test_a_peer_that_does_not_read, begin, end),
-		cmocka_unit_test_setup_teardown(test_keys_that_are_refused, begin, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(test_messages_travel_both_ways, begin, end),
+	cmocka_unit_test_setup_teardown(test_nothing_is_lost_at_the_end, begin, end),
+	cmocka_unit_test_setup_teardown(test_another_key_is_refused, begin, end),
+	cmocka_unit_test_setup_teardown(test_another_cluster_is_refused, begin, end),
+	cmocka_unit_test_setup_teardown(test_a_node_beyond_the_world_is_refused, begin, end),
+	cmocka_unit_test_setup_teardown(test_a_peer_that_does_not_read, begin, end),
+	cmocka_unit_test_setup_teardown(test_keys_that_are_refused, begin, end))

@@ -53,13 +53,5 @@ static void test_begin(void **state)
 	assert_about(pace_left_s(&p, 1, 2, 1), 0.002 * 3);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_first_segment),
-		cmocka_unit_test(test_short_segments),
-		cmocka_unit_test(test_begin),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_first_segment), cmocka_unit_test(test_short_segments),
+	cmocka_unit_test(test_begin))

@@ -70,13 +70,5 @@ static void test_dropped(void **state)
 	reply_forget_client(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_after_the_client_has_gone),
-		cmocka_unit_test(test_dropped),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_answers), cmocka_unit_test(test_after_the_client_has_gone),
+	cmocka_unit_test(test_dropped))

@@ -210,19 +210,7 @@ static void test_priorities(void **state)
 	queue_destroy(q);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_pair),
-		cmocka_unit_test(test_reason),
-		cmocka_unit_test(test_times),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_dir),
-		cmocka_unit_test(test_queue),
-		cmocka_unit_test(test_queue_of_fewer_ranks),
-		cmocka_unit_test(test_reason_that_is_cut),
-		cmocka_unit_test(test_priorities),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_every_pair), cmocka_unit_test(test_reason),
+	cmocka_unit_test(test_times), cmocka_unit_test(test_names), cmocka_unit_test(test_dir),
+	cmocka_unit_test(test_queue), cmocka_unit_test(test_queue_of_fewer_ranks),
+	cmocka_unit_test(test_reason_that_is_cut), cmocka_unit_test(test_priorities))

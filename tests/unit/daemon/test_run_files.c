@@ -161,15 +161,8 @@ static void test_remove(void **state)
 	assert_int_equal(run_files_remove(f->dir), 0); /* it is not there */
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_too_deep, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_open, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_read, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_too_deep, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_open, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_read, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down))

@@ -152,14 +152,5 @@ static void test_killed_writer(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		STORE_FIXTURE_TEST(test_submit_and_reopen),
-		STORE_FIXTURE_TEST(test_no_such_run),
-		STORE_FIXTURE_TEST(test_transitions),
-		STORE_FIXTURE_TEST(test_killed_writer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(STORE_FIXTURE_TEST(test_submit_and_reopen), STORE_FIXTURE_TEST(test_no_such_run),
+	STORE_FIXTURE_TEST(test_transitions), STORE_FIXTURE_TEST(test_killed_writer))

@@ -358,21 +358,9 @@ static void test_log_is_bounded(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		STORE_FIXTURE_TEST(test_one_job_fails_alone),
-		STORE_FIXTURE_TEST(test_refused_knows_why),
-		STORE_FIXTURE_TEST(test_disk_full),
-		STORE_FIXTURE_TEST(test_disk_full_at_the_end),
-		STORE_FIXTURE_TEST(test_submit_tries_by_itself),
-		STORE_FIXTURE_TEST(test_failing_ends_by_itself),
-		STORE_FIXTURE_TEST(test_silent_thread),
-		STORE_FIXTURE_TEST(test_own_fault_is_no_failure),
-		STORE_FIXTURE_TEST(test_files_taken_away),
-		STORE_FIXTURE_TEST(test_no_write_ahead_log),
-		STORE_FIXTURE_TEST(test_log_is_bounded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(STORE_FIXTURE_TEST(test_one_job_fails_alone), STORE_FIXTURE_TEST(test_refused_knows_why),
+	STORE_FIXTURE_TEST(test_disk_full), STORE_FIXTURE_TEST(test_disk_full_at_the_end),
+	STORE_FIXTURE_TEST(test_submit_tries_by_itself),
+	STORE_FIXTURE_TEST(test_failing_ends_by_itself), STORE_FIXTURE_TEST(test_silent_thread),
+	STORE_FIXTURE_TEST(test_own_fault_is_no_failure), STORE_FIXTURE_TEST(test_files_taken_away),
+	STORE_FIXTURE_TEST(test_no_write_ahead_log), STORE_FIXTURE_TEST(test_log_is_bounded))

@@ -215,15 +215,6 @@ static void gradients_are_apart(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_are_the_formulas),
-		cmocka_unit_test(each_setting_takes_less),
-		cmocka_unit_test(the_figures_of_gpt2),
-		cmocka_unit_test(nothing_lies_on_another),
-		cmocka_unit_test(gradients_are_apart),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(bytes_are_the_formulas), cmocka_unit_test(each_setting_takes_less),
+	cmocka_unit_test(the_figures_of_gpt2), cmocka_unit_test(nothing_lies_on_another),
+	cmocka_unit_test(gradients_are_apart))

@@ -133,14 +133,6 @@ static void test_names(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_published_counts),
-		cmocka_unit_test(test_vocabulary_padding),
-		cmocka_unit_test(test_every_element_once),
-		cmocka_unit_test(test_order_of_completion),
-		cmocka_unit_test(test_names),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_published_counts), cmocka_unit_test(test_vocabulary_padding),
+	cmocka_unit_test(test_every_element_once), cmocka_unit_test(test_order_of_completion),
+	cmocka_unit_test(test_names))

@@ -135,15 +135,7 @@ static void test_failure_is_told_when_needed(void **state)
 	expect(f, &f->train, 6);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_read_ahead_is_what_is_read, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_other_samples_are_read, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			test_ahead_lasts_over_a_validation, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_failure_is_told_when_needed, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(test_read_ahead_is_what_is_read, setup, teardown),
+	cmocka_unit_test_setup_teardown(test_other_samples_are_read, setup, teardown),
+	cmocka_unit_test_setup_teardown(test_ahead_lasts_over_a_validation, setup, teardown),
+	cmocka_unit_test_setup_teardown(test_failure_is_told_when_needed, setup, teardown))

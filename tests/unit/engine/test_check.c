@@ -324,24 +324,12 @@ static void test_backend_not_known(void **state)
 
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, checked_setup, checked_teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_FILE(test_all_well),
-		WITH_FILE(test_more_steps_than_times_are_kept),
-		WITH_FILE(test_too_few_made_up_tokens),
-		WITH_FILE(test_what_the_engine_cannot_do),
-		WITH_FILE(test_plan_refused),
-		WITH_FILE(test_data_refused),
-		WITH_FILE(test_nothing_is_gathered),
-		WITH_FILE(test_validation),
-		WITH_FILE(test_a_warmup_that_falls_is_warned_of),
-		WITH_FILE(test_a_rate_without_effect_is_warned_of),
-		WITH_FILE(test_a_schedule_that_ends_early_is_warned_of),
-		WITH_FILE(test_stages_that_no_engine_can_run),
-		WITH_FILE(test_epochs),
-		WITH_FILE(test_cuda_engine),
-		WITH_FILE(test_backend_not_known),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_FILE(test_all_well), WITH_FILE(test_more_steps_than_times_are_kept),
+	WITH_FILE(test_too_few_made_up_tokens), WITH_FILE(test_what_the_engine_cannot_do),
+	WITH_FILE(test_plan_refused), WITH_FILE(test_data_refused),
+	WITH_FILE(test_nothing_is_gathered), WITH_FILE(test_validation),
+	WITH_FILE(test_a_warmup_that_falls_is_warned_of),
+	WITH_FILE(test_a_rate_without_effect_is_warned_of),
+	WITH_FILE(test_a_schedule_that_ends_early_is_warned_of),
+	WITH_FILE(test_stages_that_no_engine_can_run), WITH_FILE(test_epochs),
+	WITH_FILE(test_cuda_engine), WITH_FILE(test_backend_not_known))

@@ -408,18 +408,7 @@ static void test_order_matters(void **state)
 	free(a);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order_matters),
-		cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_buckets),
-		cmocka_unit_test(test_traffic),
-		cmocka_unit_test(test_interleaved),
-		cmocka_unit_test(test_groups),
-	};
-
-	return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_order_matters), cmocka_unit_test(test_elements),
+	cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes),
+	cmocka_unit_test(test_buckets), cmocka_unit_test(test_traffic),
+	cmocka_unit_test(test_interleaved), cmocka_unit_test(test_groups))

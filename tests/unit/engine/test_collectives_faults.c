@@ -378,19 +378,8 @@ static void test_address_text(void **state)
 	assert_string_equal(error, "UCX_TLS unset here, self,sm there");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_text),
-		cmocka_unit_test(test_timeout),
-		cmocka_unit_test(test_earlier_never_runs),
-		cmocka_unit_test(test_stopped_peer),
-		cmocka_unit_test(test_disagreement),
-		cmocka_unit_test(test_does_not_divide),
-		cmocka_unit_test(test_settings_differ),
-		cmocka_unit_test(test_peer_never_connects),
-		cmocka_unit_test(test_killed_peer),
-	};
-
-	return cmocka_run_group_tests_name("collectives_faults", tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_address_text), cmocka_unit_test(test_timeout),
+	cmocka_unit_test(test_earlier_never_runs), cmocka_unit_test(test_stopped_peer),
+	cmocka_unit_test(test_disagreement), cmocka_unit_test(test_does_not_divide),
+	cmocka_unit_test(test_settings_differ), cmocka_unit_test(test_peer_never_connects),
+	cmocka_unit_test(test_killed_peer))

@@ -300,15 +300,6 @@ static void test_room_is_short(void **state)
 	assert_int_equal(rmdir(parent), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_ports_and_signals),
-		cmocka_unit_test(test_nothing_left),
-		cmocka_unit_test(test_name_is_taken),
-		cmocka_unit_test(test_room_is_short),
-	};
-
-	return cmocka_run_group_tests_name("collectives_machine", tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_alone), cmocka_unit_test(test_ports_and_signals),
+	cmocka_unit_test(test_nothing_left), cmocka_unit_test(test_name_is_taken),
+	cmocka_unit_test(test_room_is_short))

@@ -471,23 +471,10 @@ static void test_synthetic_small_vocabularies(void **state)
 
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_FILE(test_formats_refused),
-		WITH_FILE(test_bytes_of_text_are_tokens),
-		WITH_FILE(test_wide_tokens_refused),
-		WITH_FILE(test_paths_refused),
-		WITH_FILE(test_length_against_header),
-		WITH_FILE(test_one_token_short),
-		WITH_FILE(test_vocabulary),
-		WITH_FILE(test_read_checks_the_vocabulary),
-		WITH_FILE(test_rows),
-		WITH_FILE(test_file_changed_under_a_run),
-		WITH_FILE(test_epoch_over_ranks),
-		WITH_FILE(test_validation_keeps_the_order),
-		cmocka_unit_test(test_synthetic),
-		cmocka_unit_test(test_synthetic_small_vocabularies),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_FILE(test_formats_refused), WITH_FILE(test_bytes_of_text_are_tokens),
+	WITH_FILE(test_wide_tokens_refused), WITH_FILE(test_paths_refused),
+	WITH_FILE(test_length_against_header), WITH_FILE(test_one_token_short),
+	WITH_FILE(test_vocabulary), WITH_FILE(test_read_checks_the_vocabulary),
+	WITH_FILE(test_rows), WITH_FILE(test_file_changed_under_a_run),
+	WITH_FILE(test_epoch_over_ranks), WITH_FILE(test_validation_keeps_the_order),
+	cmocka_unit_test(test_synthetic), cmocka_unit_test(test_synthetic_small_vocabularies))

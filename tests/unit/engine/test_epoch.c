@@ -212,12 +212,5 @@ static int remove_file(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			every_sequence_once_over_all_ranks, make_file, remove_file),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(
+	cmocka_unit_test_setup_teardown(every_sequence_once_over_all_ranks, make_file, remove_file))

@@ -51,12 +51,5 @@ static void test_cards(void **state)
 	assert_true(flops_peak("AMD EPYC 9T4X") == 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_as_the_floor),
-		cmocka_unit_test(test_recomputation),
-		cmocka_unit_test(test_cards),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_as_the_floor), cmocka_unit_test(test_recomputation),
+	cmocka_unit_test(test_cards))

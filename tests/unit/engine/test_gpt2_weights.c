@@ -279,14 +279,5 @@ static void test_places(void **state)
 	arena_finish(&a);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepted),
-		cmocka_unit_test(test_types),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_accepted), cmocka_unit_test(test_types),
+	cmocka_unit_test(test_refused), cmocka_unit_test(test_places))

@@ -82,13 +82,5 @@ static void a_key_may_be_too_long(void **state)
 	assert_false(graphs_key_fits(&key));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(found_by_its_key),
-		cmocka_unit_test(the_longest_unused_goes),
-		cmocka_unit_test(a_key_may_be_too_long),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(found_by_its_key), cmocka_unit_test(the_longest_unused_goes),
+	cmocka_unit_test(a_key_may_be_too_long))

@@ -158,17 +158,9 @@ static void test_fixed(void **state)
 	assert_true(s.scale == 1.0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_growth_after_the_window),
-		cmocka_unit_test(test_hysteresis),
-		cmocka_unit_test(test_hysteresis_of_one),
-		cmocka_unit_test(test_window_from_the_last_overflow),
-		cmocka_unit_test(test_floor),
-		cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_growth_step_unscales_with_the_scale_of_backward),
-		cmocka_unit_test(test_fixed),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_growth_after_the_window), cmocka_unit_test(test_hysteresis),
+	cmocka_unit_test(test_hysteresis_of_one),
+	cmocka_unit_test(test_window_from_the_last_overflow), cmocka_unit_test(test_floor),
+	cmocka_unit_test(test_bounds),
+	cmocka_unit_test(test_growth_step_unscales_with_the_scale_of_backward),
+	cmocka_unit_test(test_fixed))

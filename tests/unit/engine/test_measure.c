@@ -355,22 +355,11 @@ static void test_phases(void **state)
 	measure_finish(&m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tokens_with_accumulation),
-		cmocka_unit_test(test_per_gpu_ratio_is_exact),
-		cmocka_unit_test(test_warmup_is_left_out),
-		cmocka_unit_test(test_warmup_refused),
-		cmocka_unit_test(test_steps_beside_a_checkpoint),
-		cmocka_unit_test(test_slowest_of_each),
-		cmocka_unit_test(test_elapsed_time),
-		cmocka_unit_test(test_exposed_parts),
-		cmocka_unit_test(test_the_slow_rank),
-		cmocka_unit_test(test_one_step_is_no_slow_rank),
-		cmocka_unit_test(test_one_rank_is_not_slow),
-		cmocka_unit_test(test_skips_and_nonfinite),
-		cmocka_unit_test(test_phases),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_tokens_with_accumulation),
+	cmocka_unit_test(test_per_gpu_ratio_is_exact), cmocka_unit_test(test_warmup_is_left_out),
+	cmocka_unit_test(test_warmup_refused), cmocka_unit_test(test_steps_beside_a_checkpoint),
+	cmocka_unit_test(test_slowest_of_each), cmocka_unit_test(test_elapsed_time),
+	cmocka_unit_test(test_exposed_parts), cmocka_unit_test(test_the_slow_rank),
+	cmocka_unit_test(test_one_step_is_no_slow_rank),
+	cmocka_unit_test(test_one_rank_is_not_slow), cmocka_unit_test(test_skips_and_nonfinite),
+	cmocka_unit_test(test_phases))

@@ -253,18 +253,8 @@ static void test_none_left_at_a_start(void **state)
 
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, checked_setup, checked_teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_FILE(test_memory_adds_up),
-		WITH_FILE(test_memory_of_accumulation),
-		WITH_FILE(test_sizes_beyond_32_bits),
-		WITH_FILE(test_tight_memory_is_a_warning),
-		WITH_FILE(test_what_would_fit_is_named),
-		WITH_FILE(test_a_model_that_does_not_fit),
-		WITH_FILE(test_a_model_too_large_for_a_gpu),
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_none_left_at_a_start),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_FILE(test_memory_adds_up), WITH_FILE(test_memory_of_accumulation),
+	WITH_FILE(test_sizes_beyond_32_bits), WITH_FILE(test_tight_memory_is_a_warning),
+	WITH_FILE(test_what_would_fit_is_named), WITH_FILE(test_a_model_that_does_not_fit),
+	WITH_FILE(test_a_model_too_large_for_a_gpu), cmocka_unit_test(test_parts),
+	cmocka_unit_test(test_none_left_at_a_start))

@@ -524,27 +524,11 @@ static void test_log_is_bounded(void **state)
 #define WITH_DIR(test)                                                                             \
 	cmocka_unit_test_setup_teardown(test, metrics_fixture_setup, metrics_fixture_teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_DIR(test_nonfinite),
-		WITH_DIR(test_overflow_in_fp32),
-		WITH_DIR(test_nonfinite_list_is_bounded),
-		WITH_DIR(test_marker),
-		WITH_DIR(test_no_marker_without_the_files),
-		WITH_DIR(test_failed),
-		WITH_DIR(test_step_log),
-		WITH_DIR(test_machine),
-		WITH_DIR(test_rank_times),
-		WITH_DIR(test_one_rank),
-		WITH_DIR(test_long_files),
-		WITH_DIR(test_gpu),
-		WITH_DIR(test_other_files),
-		WITH_DIR(test_summary),
-		WITH_DIR(test_loss_hash_tells_losses_apart),
-		WITH_DIR(test_many_steps_are_not_listed),
-		WITH_DIR(test_locale),
-		cmocka_unit_test(test_log_is_bounded),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_DIR(test_nonfinite), WITH_DIR(test_overflow_in_fp32),
+	WITH_DIR(test_nonfinite_list_is_bounded), WITH_DIR(test_marker),
+	WITH_DIR(test_no_marker_without_the_files), WITH_DIR(test_failed), WITH_DIR(test_step_log),
+	WITH_DIR(test_machine), WITH_DIR(test_rank_times), WITH_DIR(test_one_rank),
+	WITH_DIR(test_long_files), WITH_DIR(test_gpu), WITH_DIR(test_other_files),
+	WITH_DIR(test_summary), WITH_DIR(test_loss_hash_tells_losses_apart),
+	WITH_DIR(test_many_steps_are_not_listed), WITH_DIR(test_locale),
+	cmocka_unit_test(test_log_is_bounded))

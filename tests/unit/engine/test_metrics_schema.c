@@ -224,15 +224,5 @@ static void test_peak_starts_anew(void **state)
 #define WITH_DIR(test)                                                                             \
 	cmocka_unit_test_setup_teardown(test, metrics_fixture_setup, metrics_fixture_teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_DIR(test_schema),
-		WITH_DIR(test_ours),
-		WITH_DIR(test_tuning),
-		WITH_DIR(test_slurm),
-		WITH_DIR(test_energy),
-		cmocka_unit_test(test_peak_starts_anew),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_DIR(test_schema), WITH_DIR(test_ours), WITH_DIR(test_tuning), WITH_DIR(test_slurm),
+	WITH_DIR(test_energy), cmocka_unit_test(test_peak_starts_anew))

@@ -144,14 +144,7 @@ static void events_are_made_when_needed(void **state)
 	assert_null(nccl_deadline_begin(d, "broadcast", MS_NS, &stream));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(late_from_where_it_began, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(each_by_its_own_limit, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(as_many_as_a_step_has, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(events_are_made_when_needed, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(late_from_where_it_began, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(each_by_its_own_limit, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(as_many_as_a_step_has, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(events_are_made_when_needed, set_up, tear_down))

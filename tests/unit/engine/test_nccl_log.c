@@ -113,15 +113,6 @@ static void test_file_of_the_user(void **state)
 	unsetenv("NCCL_DEBUG_FILE");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sockets),
-		cmocka_unit_test(test_infiniband),
-		cmocka_unit_test(test_one_node),
-		cmocka_unit_test(test_reading),
-		cmocka_unit_test(test_file_of_the_user),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_sockets), cmocka_unit_test(test_infiniband),
+	cmocka_unit_test(test_one_node), cmocka_unit_test(test_reading),
+	cmocka_unit_test(test_file_of_the_user))

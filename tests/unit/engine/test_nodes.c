@@ -56,14 +56,5 @@ static void test_interface_of_nccl(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_node),
-		cmocka_unit_test(test_several_nodes),
-		cmocka_unit_test(test_interface),
-		cmocka_unit_test(test_interface_of_nccl),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_one_node), cmocka_unit_test(test_several_nodes),
+	cmocka_unit_test(test_interface), cmocka_unit_test(test_interface_of_nccl))

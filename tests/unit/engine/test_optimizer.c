@@ -164,13 +164,6 @@ static void and_what_is_put_there(void **state)
 	check_world(f, 3, 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			masters_of_slices_hold_what_the_arena_would, setup, teardown),
-		cmocka_unit_test_setup_teardown(and_what_is_put_there, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(
+		  masters_of_slices_hold_what_the_arena_would, setup, teardown),
+	cmocka_unit_test_setup_teardown(and_what_is_put_there, setup, teardown))

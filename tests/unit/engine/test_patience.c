@@ -85,14 +85,5 @@ static void within_its_time(void **state)
 	assert_int_equal(patience_stream(&p, &stuck), -ETIMEDOUT);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_the_stream_says),
-		cmocka_unit_test(a_failure_leaves_time),
-		cmocka_unit_test(but_not_for_ever),
-		cmocka_unit_test(within_its_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(as_the_stream_says), cmocka_unit_test(a_failure_leaves_time),
+	cmocka_unit_test(but_not_for_ever), cmocka_unit_test(within_its_time))

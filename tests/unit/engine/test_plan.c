@@ -273,15 +273,7 @@ static void test_traffic(void **state)
 	assert_int_equal(t.reduce_scatter_elems + t.all_gather_elems + t.all_reduce_elems, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_caps_of_a_model),
-		cmocka_unit_test(test_all_sizes_of_small_arenas),
-		cmocka_unit_test(test_smallest_is_accepted_and_one_less_is_not),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_gpt2_buckets),
-		cmocka_unit_test(test_traffic),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_caps_of_a_model), cmocka_unit_test(test_all_sizes_of_small_arenas),
+	cmocka_unit_test(test_smallest_is_accepted_and_one_less_is_not),
+	cmocka_unit_test(test_refused), cmocka_unit_test(test_gpt2_buckets),
+	cmocka_unit_test(test_traffic))

@@ -632,19 +632,11 @@ static void what_does_not_fit_is_refused(void **state)
 	run_alone(refuse_on_rank);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_same_training),
-		cmocka_unit_test(the_same_training_of_ranks),
-		cmocka_unit_test(the_buffer_is_what_was_planned),
-		cmocka_unit_test(what_does_not_fit_is_refused),
-		cmocka_unit_test(choosing_algorithms_and_joining_are_planned_too),
-		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
-		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
-		cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
-		cmocka_unit_test(algorithms_are_chosen_in_the_activations_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(the_same_training), cmocka_unit_test(the_same_training_of_ranks),
+	cmocka_unit_test(the_buffer_is_what_was_planned),
+	cmocka_unit_test(what_does_not_fit_is_refused),
+	cmocka_unit_test(choosing_algorithms_and_joining_are_planned_too),
+	cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
+	cmocka_unit_test(operations_take_nothing_beyond_the_plan),
+	cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
+	cmocka_unit_test(algorithms_are_chosen_in_the_activations_memory))

@@ -102,15 +102,5 @@ static void test_not_finite(void **state)
 		assert_int_equal(sample_next(&s, bad[i], 3, scratch, &log_prob), -1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_greedy),
-		cmocka_unit_test(test_draws),
-		cmocka_unit_test(test_top_k),
-		cmocka_unit_test(test_seed),
-		cmocka_unit_test(test_not_finite),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws), cmocka_unit_test(test_top_k),
+	cmocka_unit_test(test_seed), cmocka_unit_test(test_not_finite))

@@ -207,18 +207,9 @@ static void test_skipped_steps(void **state)
 	assert_int_equal(applied, 7);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_constant),
-		cmocka_unit_test(test_warmup_log),
-		cmocka_unit_test(test_warmup_linear),
-		cmocka_unit_test(test_short_warmup_is_two_steps),
-		cmocka_unit_test(test_decay),
-		cmocka_unit_test(test_cosine),
-		cmocka_unit_test(test_published_formulas),
-		cmocka_unit_test(test_linear_and_cosine_without_warmup),
-		cmocka_unit_test(test_skipped_steps),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_constant), cmocka_unit_test(test_warmup_log),
+	cmocka_unit_test(test_warmup_linear), cmocka_unit_test(test_short_warmup_is_two_steps),
+	cmocka_unit_test(test_decay), cmocka_unit_test(test_cosine),
+	cmocka_unit_test(test_published_formulas),
+	cmocka_unit_test(test_linear_and_cosine_without_warmup),
+	cmocka_unit_test(test_skipped_steps))

@@ -47,12 +47,5 @@ static void test_permutation_of_a_large_domain(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_permutation),
-		cmocka_unit_test(test_permutations_differ),
-		cmocka_unit_test(test_permutation_of_a_large_domain),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_permutation), cmocka_unit_test(test_permutations_differ),
+	cmocka_unit_test(test_permutation_of_a_large_domain))

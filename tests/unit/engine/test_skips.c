@@ -166,12 +166,5 @@ static void a_scale_changes_nothing(void **state)
 	assert_true(first[0].norm[STEPS - 1] > 0.5); /* clipping was at work */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_overflow_on_one_rank_is_one_on_all),
-		cmocka_unit_test(a_scale_changes_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(an_overflow_on_one_rank_is_one_on_all),
+	cmocka_unit_test(a_scale_changes_nothing))

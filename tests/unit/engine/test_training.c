@@ -337,13 +337,5 @@ static void lost_work_is_seen(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_work_is_the_same_training),
-		cmocka_unit_test(a_run_repeats_bit_for_bit),
-		cmocka_unit_test(lost_work_is_seen),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(same_work_is_the_same_training),
+	cmocka_unit_test(a_run_repeats_bit_for_bit), cmocka_unit_test(lost_work_is_seen))

@@ -339,18 +339,10 @@ static void no_place_for_it(void **state)
 	assert_int_equal(strlen(t.sha256), 64);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cpu_makes_none),
-		cmocka_unit_test(shapes_are_remembered),
-		cmocka_unit_test_setup_teardown(started_again, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(guesses_are_not_for_ever, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(rank_0_decides, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(a_peer_that_never_answers, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(a_broken_file_is_replaced, make_dir, remove_dir),
-		cmocka_unit_test(no_place_for_it),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(cpu_makes_none), cmocka_unit_test(shapes_are_remembered),
+	cmocka_unit_test_setup_teardown(started_again, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(guesses_are_not_for_ever, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(rank_0_decides, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(a_peer_that_never_answers, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(a_broken_file_is_replaced, make_dir, remove_dir),
+	cmocka_unit_test(no_place_for_it))

@@ -135,13 +135,5 @@ static void one_is_killed(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_take_those_of_rank_0),
-		cmocka_unit_test(one_stops),
-		cmocka_unit_test(one_is_killed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(all_take_those_of_rank_0), cmocka_unit_test(one_stops),
+	cmocka_unit_test(one_is_killed))

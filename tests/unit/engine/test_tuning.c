@@ -234,19 +234,9 @@ static void what_is_no_file(void **state)
 	assert_true(tuning_write("/nowhere/at/all", gpu, "x", error, sizeof(error)) < 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(read_as_written),
-		cmocka_unit_test(order_does_not_matter),
-		cmocka_unit_test(none_is_a_set_too),
-		cmocka_unit_test(another_gpu_is_told),
-		cmocka_unit_test(any_change_is_refused),
-		cmocka_unit_test(numbers_too_large),
-		cmocka_unit_test(names_are_plain),
-		cmocka_unit_test_setup_teardown(kept_on_disk, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(what_is_no_file, make_dir, remove_dir),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(read_as_written), cmocka_unit_test(order_does_not_matter),
+	cmocka_unit_test(none_is_a_set_too), cmocka_unit_test(another_gpu_is_told),
+	cmocka_unit_test(any_change_is_refused), cmocka_unit_test(numbers_too_large),
+	cmocka_unit_test(names_are_plain),
+	cmocka_unit_test_setup_teardown(kept_on_disk, make_dir, remove_dir),
+	cmocka_unit_test_setup_teardown(what_is_no_file, make_dir, remove_dir))

@@ -49,12 +49,4 @@ static void not_for_ever(void **state)
 	assert_true(clock_mono_ns() - from < 600 * CLOCK_S_NS);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_order_when_it_is_done_in_time),
-		cmocka_unit_test(not_for_ever),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(in_order_when_it_is_done_in_time), cmocka_unit_test(not_for_ever))

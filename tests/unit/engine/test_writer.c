@@ -125,12 +125,4 @@ static void test_disk_keeps_up(void **state)
 	assert_int_equal(atomic_load(&warnings), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_disk_stands_still),
-		cmocka_unit_test(test_disk_keeps_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_disk_stands_still), cmocka_unit_test(test_disk_keeps_up))

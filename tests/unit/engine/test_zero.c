@@ -333,13 +333,5 @@ static void alone_nothing_travels(void **state)
 	timeline_finish(&time);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_travels_too_early_or_twice),
-		cmocka_unit_test(buckets_leave_during_backward),
-		cmocka_unit_test(alone_nothing_travels),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(nothing_travels_too_early_or_twice),
+	cmocka_unit_test(buckets_leave_during_backward), cmocka_unit_test(alone_nothing_travels))

@@ -87,15 +87,6 @@ static void what_has_no_errno(void **state)
 	assert_int_equal(a.rc, -EIO);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_driver_that_is_too_old),
-		cmocka_unit_test(no_driver),
-		cmocka_unit_test(no_device),
-		cmocka_unit_test(a_device_without_memory),
-		cmocka_unit_test(what_has_no_errno),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(a_driver_that_is_too_old), cmocka_unit_test(no_driver),
+	cmocka_unit_test(no_device), cmocka_unit_test(a_device_without_memory),
+	cmocka_unit_test(what_has_no_errno))

@@ -344,24 +344,16 @@ static void pool_runs_each_chunk_once(void **state)
 	pool_destroy(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(compute_stream_runs_at_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(comm_stream_keeps_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(destroy_runs_what_is_queued, setup, teardown),
-		cmocka_unit_test_setup_teardown(sync_times_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(wait_orders_two_streams, setup, teardown),
-		cmocka_unit_test_setup_teardown(wait_is_for_the_last_record, setup, teardown),
-		cmocka_unit_test_setup_teardown(events_measure_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(first_failure_stays, setup, teardown),
-		cmocka_unit_test_setup_teardown(context_says_what_it_is, setup, teardown),
-		cmocka_unit_test_setup_teardown(context_refuses_bad_threads, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			memory_is_zeroed_aligned_and_copied, setup, teardown),
-		cmocka_unit_test_setup_teardown(graph_runs_at_once, setup, teardown),
-		cmocka_unit_test(pool_runs_each_chunk_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(compute_stream_runs_at_once, setup, teardown),
+	cmocka_unit_test_setup_teardown(comm_stream_keeps_order, setup, teardown),
+	cmocka_unit_test_setup_teardown(destroy_runs_what_is_queued, setup, teardown),
+	cmocka_unit_test_setup_teardown(sync_times_out, setup, teardown),
+	cmocka_unit_test_setup_teardown(wait_orders_two_streams, setup, teardown),
+	cmocka_unit_test_setup_teardown(wait_is_for_the_last_record, setup, teardown),
+	cmocka_unit_test_setup_teardown(events_measure_time, setup, teardown),
+	cmocka_unit_test_setup_teardown(first_failure_stays, setup, teardown),
+	cmocka_unit_test_setup_teardown(context_says_what_it_is, setup, teardown),
+	cmocka_unit_test_setup_teardown(context_refuses_bad_threads, setup, teardown),
+	cmocka_unit_test_setup_teardown(memory_is_zeroed_aligned_and_copied, setup, teardown),
+	cmocka_unit_test_setup_teardown(graph_runs_at_once, setup, teardown),
+	cmocka_unit_test(pool_runs_each_chunk_once))

@@ -188,16 +188,7 @@ static void test_sha256(void **state)
 
 #define WITH_DIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_DIR(test_write_and_overwrite),
-		WITH_DIR(test_parts),
-		WITH_DIR(test_names_refused),
-		WITH_DIR(test_link_left_behind_is_not_written_through),
-		WITH_DIR(test_failed_write_keeps_the_old),
-		WITH_DIR(test_remove),
-		cmocka_unit_test(test_sha256),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(WITH_DIR(test_write_and_overwrite), WITH_DIR(test_parts), WITH_DIR(test_names_refused),
+	WITH_DIR(test_link_left_behind_is_not_written_through),
+	WITH_DIR(test_failed_write_keeps_the_old), WITH_DIR(test_remove),
+	cmocka_unit_test(test_sha256))

@@ -71,14 +71,5 @@ static void test_digest(void **state)
 	}
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_every_byte),
-		cmocka_unit_test(test_what_is_none),
-		cmocka_unit_test(test_digest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_vectors), cmocka_unit_test(test_every_byte),
+	cmocka_unit_test(test_what_is_none), cmocka_unit_test(test_digest))

@@ -86,14 +86,6 @@ static void test_suspect_control_of_a_narrow_one(void **state)
 	assert_int_equal(w.blocks, 13);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_void_blocks),
-		cmocka_unit_test(test_stops_when_narrow),
-		cmocka_unit_test(test_suspect_control),
-		cmocka_unit_test(test_suspect_control_of_a_narrow_one),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_void_blocks), cmocka_unit_test(test_stops_when_narrow),
+	cmocka_unit_test(test_suspect_control),
+	cmocka_unit_test(test_suspect_control_of_a_narrow_one))

@@ -151,15 +151,8 @@ static void test_version_1(void **state)
 	assert_int_equal(cgroup_processors(root), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_nothing, make_root, remove_root),
-		cmocka_unit_test_setup_teardown(test_processors, make_root, remove_root),
-		cmocka_unit_test_setup_teardown(test_memory, make_root, remove_root),
-		cmocka_unit_test_setup_teardown(test_out_of_view, make_root, remove_root),
-		cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test_setup_teardown(test_nothing, make_root, remove_root),
+	cmocka_unit_test_setup_teardown(test_processors, make_root, remove_root),
+	cmocka_unit_test_setup_teardown(test_memory, make_root, remove_root),
+	cmocka_unit_test_setup_teardown(test_out_of_view, make_root, remove_root),
+	cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root))

@@ -381,25 +381,12 @@ static void test_refusals(void **state)
 	spec_free(spec);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slower),
-		cmocka_unit_test(test_void_and_open_blocks_are_left_out),
-		cmocka_unit_test(test_figures_are_of_the_kept_blocks),
-		cmocka_unit_test(test_no_kept_block_has_no_estimate),
-		cmocka_unit_test(test_throughput_of_unequal_tokens),
-		cmocka_unit_test(test_unequal_work),
-		cmocka_unit_test(test_classes),
-		cmocka_unit_test(test_what_differs_is_named),
-		cmocka_unit_test(test_identical_plan),
-		cmocka_unit_test(test_control_that_fails),
-		cmocka_unit_test(test_stalls_of_the_faster_arm),
-		cmocka_unit_test(test_an_arm_that_failed),
-		cmocka_unit_test(test_a_baseline_that_failed),
-		cmocka_unit_test(test_unlike_steps_are_named),
-		cmocka_unit_test(test_refusals),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_slower), cmocka_unit_test(test_void_and_open_blocks_are_left_out),
+	cmocka_unit_test(test_figures_are_of_the_kept_blocks),
+	cmocka_unit_test(test_no_kept_block_has_no_estimate),
+	cmocka_unit_test(test_throughput_of_unequal_tokens), cmocka_unit_test(test_unequal_work),
+	cmocka_unit_test(test_classes), cmocka_unit_test(test_what_differs_is_named),
+	cmocka_unit_test(test_identical_plan), cmocka_unit_test(test_control_that_fails),
+	cmocka_unit_test(test_stalls_of_the_faster_arm), cmocka_unit_test(test_an_arm_that_failed),
+	cmocka_unit_test(test_a_baseline_that_failed),
+	cmocka_unit_test(test_unlike_steps_are_named), cmocka_unit_test(test_refusals))

@@ -166,18 +166,7 @@ static void test_nearest(void **state)
 	assert_null(suggest_nearest("submit", verbs, 0));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_without_arms),
-		cmocka_unit_test(test_two_arms_are_abba_or_baab),
-		cmocka_unit_test(test_every_arm_once_per_half),
-		cmocka_unit_test(test_seed_decides),
-		cmocka_unit_test(test_order_is_kept_over_versions),
-		cmocka_unit_test(test_all_orders_occur),
-		cmocka_unit_test(test_distance),
-		cmocka_unit_test(test_nearest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_without_arms), cmocka_unit_test(test_two_arms_are_abba_or_baab),
+	cmocka_unit_test(test_every_arm_once_per_half), cmocka_unit_test(test_seed_decides),
+	cmocka_unit_test(test_order_is_kept_over_versions), cmocka_unit_test(test_all_orders_occur),
+	cmocka_unit_test(test_distance), cmocka_unit_test(test_nearest))

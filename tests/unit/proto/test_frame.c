@@ -165,17 +165,7 @@ static void test_long_line_bytewise(void **state)
 	frame_destroy(f);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytewise),
-		cmocka_unit_test(test_merged),
-		cmocka_unit_test(test_line_max),
-		cmocka_unit_test(test_nul),
-		cmocka_unit_test(test_half_frame),
-		cmocka_unit_test(test_every_cut),
-		cmocka_unit_test(test_long_line_bytewise),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_bytewise), cmocka_unit_test(test_merged),
+	cmocka_unit_test(test_line_max), cmocka_unit_test(test_nul),
+	cmocka_unit_test(test_half_frame), cmocka_unit_test(test_every_cut),
+	cmocka_unit_test(test_long_line_bytewise))

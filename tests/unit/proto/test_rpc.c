@@ -180,15 +180,5 @@ static void test_real(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_deep_nesting),
-		cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_build),
-		cmocka_unit_test(test_real),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_refused), cmocka_unit_test(test_deep_nesting),
+	cmocka_unit_test(test_kinds), cmocka_unit_test(test_build), cmocka_unit_test(test_real))

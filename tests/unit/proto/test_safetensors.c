@@ -171,15 +171,5 @@ static void test_half(void **state)
 	assert_int_equal(half_to_bf16(1 + 0x1.8p-7F), 0x3f82);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_shortened),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_length),
-		cmocka_unit_test(test_half),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_round_trip), cmocka_unit_test(test_shortened),
+	cmocka_unit_test(test_hostile), cmocka_unit_test(test_length), cmocka_unit_test(test_half))

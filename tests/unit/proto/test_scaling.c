@@ -198,18 +198,7 @@ static void test_measured_buckets(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_step),
-		cmocka_unit_test(test_one_rank),
-		cmocka_unit_test(test_late_parameters),
-		cmocka_unit_test(test_buckets_are_the_plan),
-		cmocka_unit_test(test_model),
-		cmocka_unit_test(test_measured_computation),
-		cmocka_unit_test(test_measured_buckets),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_ring), cmocka_unit_test(test_step), cmocka_unit_test(test_one_rank),
+	cmocka_unit_test(test_late_parameters), cmocka_unit_test(test_buckets_are_the_plan),
+	cmocka_unit_test(test_model), cmocka_unit_test(test_measured_computation),
+	cmocka_unit_test(test_measured_buckets))

@@ -44,11 +44,4 @@ static void test_limits_on_memory(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limits_that_are_named),
-		cmocka_unit_test(test_limits_on_memory),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_limits_that_are_named), cmocka_unit_test(test_limits_on_memory))

@@ -124,17 +124,7 @@ static void test_tokens_per_s(void **state)
 	assert_true(stats_tokens_per_s(tokens, 0) == 0.0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_p95_ranks),
-		cmocka_unit_test(test_every_rank_is_the_formula),
-		cmocka_unit_test(test_order_of_input),
-		cmocka_unit_test(test_summary_is_ordered),
-		cmocka_unit_test(test_summary_values),
-		cmocka_unit_test(test_refusals_leave_output),
-		cmocka_unit_test(test_tokens_per_s),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_p95_ranks), cmocka_unit_test(test_every_rank_is_the_formula),
+	cmocka_unit_test(test_order_of_input), cmocka_unit_test(test_summary_is_ordered),
+	cmocka_unit_test(test_summary_values), cmocka_unit_test(test_refusals_leave_output),
+	cmocka_unit_test(test_tokens_per_s))

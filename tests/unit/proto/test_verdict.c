@@ -315,22 +315,9 @@ static void test_many_blocks(void **state)
 	free(q);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_goldens),
-		cmocka_unit_test(test_ranks),
-		cmocka_unit_test(test_signs_by_brute_force),
-		cmocka_unit_test(test_splits_by_brute_force),
-		cmocka_unit_test(test_unpaired_rank_of_five),
-		cmocka_unit_test(test_trend_by_brute_force),
-		cmocka_unit_test(test_trend_and_its_size),
-		cmocka_unit_test(test_few_blocks),
-		cmocka_unit_test(test_order_of_reasons),
-		cmocka_unit_test(test_stalls),
-		cmocka_unit_test(test_holm),
-		cmocka_unit_test(test_many_blocks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_goldens), cmocka_unit_test(test_ranks),
+	cmocka_unit_test(test_signs_by_brute_force), cmocka_unit_test(test_splits_by_brute_force),
+	cmocka_unit_test(test_unpaired_rank_of_five), cmocka_unit_test(test_trend_by_brute_force),
+	cmocka_unit_test(test_trend_and_its_size), cmocka_unit_test(test_few_blocks),
+	cmocka_unit_test(test_order_of_reasons), cmocka_unit_test(test_stalls),
+	cmocka_unit_test(test_holm), cmocka_unit_test(test_many_blocks))
