@@ -1,11 +1,9 @@
 #include "ctl/link/endpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,24 +54,6 @@ void endpoint_identify(struct endpoint *p, int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.pid > 0)
 		p->pid = peer.pid;
-}
-
-/* The gpt2d that holds the lock beside the socket; 0: none, or the lock cannot be read. */
-static pid_t lock_holder(const struct endpoint *p)
-{
-	char lock[sizeof(p->path) + 8], text[32] = "";
-	pid_t holder = 0;
-	int fd;
-
-	snprintf(lock, sizeof(lock), "%s.lock", p->path);
-	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return 0;
-	if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK &&
-		read(fd, text, sizeof(text) - 1) > 0)
-		holder = (pid_t)atoi(text);
-	close(fd);
-	return holder;
 }
 
 bool endpoint_is_stopped(const struct endpoint *p)
@@ -134,7 +114,6 @@ static int not_allowed(const struct endpoint *p, int error, struct ctl_error *e)
 
 int endpoint_unreachable(const struct endpoint *p, int error, struct ctl_error *e)
 {
-	const pid_t holder = lock_holder(p);
 	struct stat st;
 
 	if (stat(p->path, &st) == 0 && !S_ISSOCK(st.st_mode))
@@ -142,13 +121,6 @@ int endpoint_unreachable(const struct endpoint *p, int error, struct ctl_error *
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
 		return not_allowed(p, error, e);
-	if (holder > 0)
-		return ctl_error_set(e, CTL_NO_DAEMON,
-			"gpt2d (process %ld) holds %s.lock but does not listen on its socket "
-			"(%s)\n"
-			"gpt2d is starting or stopping, or its socket was removed; gpt2d replaces "
-			"a removed socket within 2 s",
-			(long)holder, p->path, strerror(error));
 	return not_running(p, error, e);
 }
 

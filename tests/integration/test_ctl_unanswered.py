@@ -1,7 +1,6 @@
 """gpt2ctl where gpt2d does not answer: stopped, hung, silent, or without its socket."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -46,19 +45,8 @@ def ask_a_mute(tmp_path):
     return daemon, result
 
 
-@contextlib.contextmanager
-def locked(path):
-    """This process holds the lock beside that socket, as gpt2d does."""
-    with open(f"{path}.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
-
-
 def test_a_hung_daemon_is_named(tmp_path):
-    with locked(tmp_path / "s"):
-        daemon, result = ask_a_mute(tmp_path)
+    daemon, result = ask_a_mute(tmp_path)
     assert result.returncode == 124
     who = f"gpt2d (process {os.getpid()}) has not answered on {daemon.path}"
     assert re.search(re.escape(f"{who} for ") + r"\d+(\.\d)? s\n", result.stderr)
@@ -75,7 +63,7 @@ def test_silence_while_events_are_awaited(path):
         for connection in connections:
             connection.notify(event[0], id=1, **event[1])
 
-    with locked(path), FakeDaemon(path, version=mute, follow=follow), \
+    with FakeDaemon(path, version=mute, follow=follow), \
             subprocess.Popen([CTL, "follow", "1"], env=environment(path), text=True, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE) as plain, \
             Terminal([str(CTL), "follow", "1"], environment(path, LC_ALL="C.UTF-8"), columns=200) as t:
