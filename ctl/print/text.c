@@ -98,8 +98,8 @@ void text_outlook(const struct term *t, const json_t *outlook)
 	fprintf(t->file, "%s\n", text_waiting(outlook, waiting, sizeof(waiting)));
 }
 
-/* Why row i of the queue waits. head: the reason of the first row, printed above. */
-static const char *row_waits(size_t i, const char *head, const char *waiting)
+/* Why row i of the queue waits, whose reason is that of the first row, printed above. */
+static const char *row_waits(size_t i, const char *waiting)
 {
 	static const struct {
 		const char *code, *text;
@@ -109,15 +109,11 @@ static const char *row_waits(size_t i, const char *head, const char *waiting)
 		{"ranks: ", "waits for more ranks"},
 	};
 
-	if (strcmp(head, waiting) != 0)
-		return waiting;
-	if (i > 0)
-		return "the same";
-	for (size_t k = 0; k < sizeof(heads) / sizeof(heads[0]); k++) {
+	for (size_t k = 0; k < sizeof(heads) / sizeof(heads[0]) && i == 0; k++) {
 		if (strncmp(waiting, heads[k].code, strlen(heads[k].code)) == 0)
 			return heads[k].text;
 	}
-	return "next";
+	return i == 0 ? "next" : "the same";
 }
 
 void text_queue(const struct term *t, const json_t *status, size_t rows)
@@ -125,7 +121,7 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 	const json_t *queue = json_object_get(status, "queue"), *run;
 	const int64_t queued = format_int(status, "queued", 0);
 	char head[900], waiting[900], *in;
-	const char *why;
+	const char *why, *own;
 	struct table table;
 	size_t i;
 
@@ -136,10 +132,11 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 	json_array_foreach(queue, i, run) {
 		if (i == rows)
 			break;
-		format_string(run, "waiting", "", waiting, sizeof(waiting));
+		own = text_waiting(run, waiting, sizeof(waiting));
 		members_cells(&table, run, "{id}\t{name|}\tpriority {priority}");
 		in = members_text(run, "[in about {starts_in_s:duration}, ]");
-		table_cell(&table, "%s%s", in, row_waits(i, head, waiting));
+		table_cell(&table, "%s%s", in,
+			strcmp(head, waiting) != 0 ? own : row_waits(i, waiting));
 		free(in);
 	}
 	table_print(&table, t, "        ");

@@ -179,7 +179,6 @@ static int ask(struct generating *g, struct client *c, int64_t id, json_t **repl
 
 	if (g->tokenizer.kind)
 		json_object_set_new(params, "stop", json_integer(g->tokenizer.separator));
-	client_expect(c, "for the tokens");
 	return client_request(c, METHOD_GENERATE, params, CLIENT_DEFERRED, reply, g->e);
 }
 

@@ -69,7 +69,7 @@ def test_once_where_there_is_no_terminal(daemon):
     assert sum(line.startswith("gpt2d 0.1.0 running") for line in lines) == 1
     for expected in (r"host +8 processors, load 1\.25, 1\.00 GB of 2\.00 GB free, limit 500 MB", r"running 7 demo: running",
             r"segment 1/4 a", r"step 50/100  loss 2\.5000  12\.3 k tok/s  1m02s left", r"loss +█.*▁ 4\.9500 at step 1 to 2\.5000",
-            r"0  ready  100  [█-▏]+ +\d+%  20\.0 MB  made-up device", r"queued  1: run 7 is running", r"8  behind  priority 5  in about 1m02s, behind: run 7"):
+            r"0  ready  100  [█-▏]+ +\d+%  20\.0 MB  made-up device", r"queued  1: run 7 is running", r"8  behind  priority 5  in about 1m02s, run 7"):
         assert re.search(expected, result.stdout), f"{expected} is not in\n{result.stdout}"
     assert daemon.asked("follow") == [{"id": 7, "after": 0}]
 
