@@ -36,7 +36,7 @@ void checker_destroy(struct checker *c); /* takes NULL */
 
 struct checker_question {
 	int64_t world;          /* ranks of gpt2d */
-	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
+	const char *spec, *arm; /* a text and the arm in it; outlive the answer */
 	const json_t *resume;   /* folders for its resume_from; NULL: none; outlives the answer */
 	const char *runs;       /* the leader's, if that is another node; NULL: options.runs */
 	/* a file that the leader has just made in the checkpoints' folder; NULL: none */

@@ -1,5 +1,6 @@
 """Several gpt2d on the loopback interface that form one world."""
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from cluster import Cluster, Stranger, make_key, members
+from engines import PROGRAM
 from helpers import BUILD, Daemon, RpcError, experiment, figure, has_ended, spec, wait_for
 
 
@@ -435,6 +437,17 @@ def test_a_member_checks_what_is_submitted():
             c.submit(spec(gpus=3))
         # a run without that node's ranks does not concern it
         assert c.wait(c.submit(spec(gpus=2)))["state"] == "done"
+
+
+def test_a_member_checks_a_text_of_the_largest_size():
+    """Members check the text that the client sent, with its comment and its sweep. A message doubles each backslash."""
+    with Cluster(2, engine=PROGRAM) as nodes, nodes.leader.client() as c:
+        run = spec(gpus=2, sweep={"seed": [1, 2, 3]}, design={"repetitions": 1}, comment="")
+        run["comment"] = "\\" * (((1 << 20) - len(json.dumps(run))) // 2)
+        found = c.call("dry-run", spec=run)
+        assert [arm["arm"] for arm in found["arms"]] == ["base", "2", "3", "base-aa"]
+        assert [member["state"] for member in members(c)] == ["joined"]
+        assert c.wait(c.submit(run))["state"] == "done"
 
 
 # ---- settings ----
