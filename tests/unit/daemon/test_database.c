@@ -146,9 +146,4 @@ static void test_log_cut_anywhere(void **state)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_log_cut_anywhere)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(test_log_cut_anywhere))

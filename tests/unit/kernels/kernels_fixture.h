@@ -30,8 +30,14 @@ int fixture_setup(void **state);
 int fixture_teardown(void **state); /* fails the test when the context has an error */
 
 /* Runs the group once per instruction set; the status for main. */
-#define fixture_run(tests) fixture_run_group(#tests, tests, sizeof(tests) / sizeof(tests)[0])
 int fixture_run_group(const char *name, const struct CMUnitTest *tests, size_t n);
+#define FIXTURE_TEST(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+#define FIXTURE_MAIN(...)                                                                          \
+	int main(void)                                                                             \
+	{                                                                                          \
+		const struct CMUnitTest tests[] = {__VA_ARGS__};                                   \
+		return fixture_run_group("tests", tests, sizeof(tests) / sizeof(tests[0]));        \
+	}
 
 /* The random numbers below start again. */
 void fixture_restart(void);

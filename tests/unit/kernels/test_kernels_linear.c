@@ -109,8 +109,8 @@ static void check_linear_first(const struct linear *l)
 {
 	int64_t nw = l->OC * l->C, ni = l->R * l->C, no = l->R * l->OC;
 	double *zeros = fixture_random(nw + l->OC + l->C, 0);
-	k_real *sums[] = {fixture_device(zeros, nw + l->OC + l->C),
-		fixture_device(zeros, nw + l->OC + l->C)};
+	k_real *sums[] = {
+		fixture_device(zeros, nw + l->OC + l->C), fixture_device(zeros, nw + l->OC + l->C)};
 	k_real *dinp[] = {fixture_poison(ni), fixture_poison(ni)};
 	k_real *dout = fixture_device(l->w, no), *inp = fixture_device(l->inp, ni);
 	k_real *first = fixture_poison(nw), *weight = fixture_device(l->weight, nw);
@@ -226,14 +226,5 @@ static void gelu_extremes(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(linear_small, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(linear_tiles, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(gelu_values, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(gelu_extremes, fixture_setup, fixture_teardown),
-	};
-
-	return fixture_run(tests);
-}
+FIXTURE_MAIN(FIXTURE_TEST(linear_small), FIXTURE_TEST(linear_tiles), FIXTURE_TEST(gelu_values),
+	FIXTURE_TEST(gelu_extremes))

@@ -362,23 +362,8 @@ static int teardown_failed(void **state)
 	return fixture_teardown(state) == 0 ? -1 : 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(embedding, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(layernorm, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(
-			residual_layernorm, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(attention, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(attention_dropout, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(cross_entropy, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(
-			cross_entropy_times, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(
-			losses_are_summed_in_order, fixture_setup, fixture_teardown),
-		cmocka_unit_test_setup_teardown(
-			cross_entropy_refuses_targets, fixture_setup, teardown_failed),
-	};
-
-	return fixture_run(tests);
-}
+FIXTURE_MAIN(FIXTURE_TEST(embedding), FIXTURE_TEST(layernorm), FIXTURE_TEST(residual_layernorm),
+	FIXTURE_TEST(attention), FIXTURE_TEST(attention_dropout), FIXTURE_TEST(cross_entropy),
+	FIXTURE_TEST(cross_entropy_times), FIXTURE_TEST(losses_are_summed_in_order),
+	cmocka_unit_test_setup_teardown(
+		cross_entropy_refuses_targets, fixture_setup, teardown_failed))

@@ -381,23 +381,9 @@ static void sum_in_order(void **state)
 	k_stream_destroy(comm);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(exact_sum_has_the_value),
-		TEST(exact_sum_is_exact),
-		TEST(exact_sum_has_no_order),
-		TEST(exact_sum_holds_extremes),
-		TEST(exact_sum_passes_carries_on),
-		TEST(exact_sum_counts_what_is_not_finite),
-		TEST(prepare_clips_once),
-		TEST(prepare_unscales_first),
-		TEST(prepare_skips),
-		TEST(adamw),
-		TEST(adamw_does_not_depend_on_the_cut),
-		TEST(sum_in_order),
-	};
-
-	return fixture_run(tests);
-}
+FIXTURE_MAIN(FIXTURE_TEST(exact_sum_has_the_value), FIXTURE_TEST(exact_sum_is_exact),
+	FIXTURE_TEST(exact_sum_has_no_order), FIXTURE_TEST(exact_sum_holds_extremes),
+	FIXTURE_TEST(exact_sum_passes_carries_on),
+	FIXTURE_TEST(exact_sum_counts_what_is_not_finite), FIXTURE_TEST(prepare_clips_once),
+	FIXTURE_TEST(prepare_unscales_first), FIXTURE_TEST(prepare_skips), FIXTURE_TEST(adamw),
+	FIXTURE_TEST(adamw_does_not_depend_on_the_cut), FIXTURE_TEST(sum_in_order))

@@ -150,18 +150,7 @@ static void fill_and_cast(void **state)
 	assert_true(isnan(a[N]) && isnan(b[N]));
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(philox_known_answers),
-		TEST(philox_counts_blocks),
-		TEST(init_is_normal),
-		TEST(init_does_not_depend_on_the_cut),
-		TEST(dropout_mask_is_as_drawn),
-		TEST(dropout_offset_may_lie_in_memory),
-		TEST(fill_and_cast),
-	};
-
-	return fixture_run(tests);
-}
+FIXTURE_MAIN(FIXTURE_TEST(philox_known_answers), FIXTURE_TEST(philox_counts_blocks),
+	FIXTURE_TEST(init_is_normal), FIXTURE_TEST(init_does_not_depend_on_the_cut),
+	FIXTURE_TEST(dropout_mask_is_as_drawn), FIXTURE_TEST(dropout_offset_may_lie_in_memory),
+	FIXTURE_TEST(fill_and_cast))

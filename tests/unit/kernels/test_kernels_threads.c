@@ -163,11 +163,4 @@ static void same_bits(void **state)
 	check(optimizer);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(same_bits, fixture_setup, fixture_teardown),
-	};
-
-	return fixture_run(tests);
-}
+FIXTURE_MAIN(FIXTURE_TEST(same_bits))
