@@ -42,7 +42,7 @@
 
 enum {
 	FOUND_BYTES = 2 * PATH_MAX + 512,
-	QUEUE_LOOK_MS = 10000,
+	QUEUE_CHECK_MS = 10000,
 	DESCRIPTORS_OF_RANK = 2,     /* its link, and its output */
 	DESCRIPTORS_OF_UNKNOWN = 64, /* members that have not sent node.hello: listener.h */
 	DESCRIPTORS_OF_FILES = 62,   /* and the other ends while a process is started */
@@ -459,7 +459,7 @@ static long holder(const char *path)
 static void check_queue(struct checks *c)
 {
 	char state[PATH_MAX], path[PATH_MAX + 16], error[512];
-	struct database_look look;
+	struct database_contents contents;
 	long pid;
 	int rc;
 
@@ -467,7 +467,7 @@ static void check_queue(struct checks *c)
 		return;
 	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
 	pid = holder(path);
-	rc = database_look(path, pid >= 0, QUEUE_LOOK_MS, &look, error, sizeof(error));
+	rc = database_inspect(path, pid >= 0, QUEUE_CHECK_MS, &contents, error, sizeof(error));
 	if (rc == -ENOENT)
 		ok(c, "%s does not exist yet", path);
 	else if (rc == -EBADMSG)
@@ -480,8 +480,8 @@ static void check_queue(struct checks *c)
 	else if (rc < 0)
 		fail(c, rc, NULL, "%s: %s", path, error);
 	else
-		ok(c, "%s: %" PRId64 " runs, schema %d, %s", path, look.runs, look.schema,
-			look.complete ? "no damage found" : "too large for a complete check");
+		ok(c, "%s: %" PRId64 " runs, schema %d, %s", path, contents.runs, contents.schema,
+			contents.complete ? "no damage found" : "too large for a complete check");
 }
 
 /* ---- the engine ---- */

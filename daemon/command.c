@@ -121,7 +121,7 @@ void command_queued(void *arg, struct reply *reply, struct run *run)
 /* ---- status ---- */
 
 /* Field 3 and following of proc(5): the name before may contain blanks and parentheses. */
-static const char *behind_name(const char *stat)
+static const char *after_name(const char *stat)
 {
 	const char *end = strrchr(stat, ')');
 
@@ -140,7 +140,7 @@ static int read_stat(pid_t pid, double *cpu_s, int64_t *rss_bytes)
 	f = fopen(path, "re");
 	if (f == NULL)
 		return -1;
-	rest = fgets(line, sizeof(line), f) ? behind_name(line) : NULL;
+	rest = fgets(line, sizeof(line), f) ? after_name(line) : NULL;
 	fclose(f);
 	if (rest == NULL ||
 		sscanf(rest,

@@ -179,7 +179,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 }
 
 /* failure: NULL if the store can be written again. */
-static void tell_store(struct daemon *d, const struct store_failure *failure)
+static void report_store(struct daemon *d, const struct store_failure *failure)
 {
 	json_t *store = store_failure_json(d->store);
 
@@ -217,7 +217,7 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	failing = store_failure(d->store, &failure);
 	rc = failing ? failure.rc : 0;
 	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
-		tell_store(d, failing ? &failure : NULL);
+		report_store(d, failing ? &failure : NULL);
 	d->store_rc = rc;
 	if (!failing)
 		scheduler_wake(d->scheduler);

@@ -1,17 +1,17 @@
 #include "daemon/config/clock.h"
 
-enum { GAP_S = 3 }; /* longest pause between two looks, which should come each second */
+enum { GAP_S = 3 }; /* longest pause between two updates, which should come each second */
 
-void clock_watch_look(struct clock_watch *watch, int64_t now_ns)
+void clock_watch_update(struct clock_watch *watch, int64_t now_ns)
 {
-	if (watch->looked_ns != 0 && now_ns - watch->looked_ns > GAP_S * CLOCK_S_NS)
+	if (watch->updated_ns != 0 && now_ns - watch->updated_ns > GAP_S * CLOCK_S_NS)
 		watch->awake_ns = now_ns;
-	watch->looked_ns = now_ns;
+	watch->updated_ns = now_ns;
 }
 
 int64_t clock_watch_since(const struct clock_watch *watch, int64_t heard_ns)
 {
-	return watch->looked_ns - (heard_ns > watch->awake_ns ? heard_ns : watch->awake_ns);
+	return watch->updated_ns - (heard_ns > watch->awake_ns ? heard_ns : watch->awake_ns);
 }
 
 void clock_trust_begin(struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns)
@@ -24,7 +24,7 @@ void clock_trust_begin(struct clock_trust *trust, int64_t last_ns, int64_t boot_
 		.doubted_ns = -1};
 }
 
-void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns)
+void clock_trust_update(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns)
 {
 	const bool doubted = !clock_trust_has(trust);
 

@@ -18,7 +18,7 @@
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 
-enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, LOOK_S = 2 };
+enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, CHECK_S = 2 };
 struct seat {
 	TAILQ_ENTRY(seat) link;
 	struct client *client;
@@ -28,7 +28,7 @@ struct control {
 	struct control_options o;
 	struct evconnlistener *listener; /* NULL: gpt2d does not listen */
 	struct event *resume;            /* accepts again */
-	struct event *look;              /* checks whether the socket still exists */
+	struct event *check;             /* checks whether the socket still exists */
 	struct place_mark mark;          /* of the socket */
 	bool lost;                       /* already logged */
 	TAILQ_HEAD(, seat) seats;
@@ -70,7 +70,7 @@ static int64_t clients_of(const struct control *c, uid_t uid)
 }
 
 /* Sends one line to a client that is refused: as much as the socket takes at once. */
-__attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void refuse(int fd, const char *format, ...)
 {
 	char why[256], *line;
 	va_list args;
@@ -143,13 +143,13 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
-		turn_away(fd,
+		refuse(fd,
 			"too many clients: %lld are connected; end some, or raise clients in "
 			"gpt2d.conf(5)",
 			(long long)s->clients_max);
 	} else if (clients_of(c, peer.uid) >= s->clients_per_uid &&
 		!make_room(c, false, peer.uid)) {
-		turn_away(fd,
+		refuse(fd,
 			"too many clients of this user: %lld are connected; end some, or raise "
 			"clients_per_user in gpt2d.conf(5)",
 			(long long)s->clients_per_uid);
@@ -201,7 +201,7 @@ static int bind_socket(struct control *c, char *error, size_t error_bytes)
  * logind removes /run/user/UID at the last logout of a user whose gpt2d still runs, and creates it
  * again at the next login.
  */
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_check(evutil_socket_t fd, short what, void *arg)
 {
 	struct control *c = arg;
 	char error[512];
@@ -223,7 +223,7 @@ void control_stop_listening(struct control *c)
 {
 	if (c->listener == NULL)
 		return;
-	event_del(c->look);
+	event_del(c->check);
 	evconnlistener_free(c->listener);
 	c->listener = NULL;
 	place_unlink(c->o.socket, &c->mark);
@@ -234,20 +234,20 @@ void control_stop_listening(struct control *c)
 int control_create(const struct control_options *options, struct control **out, char *error,
 	size_t error_bytes)
 {
-	static const struct timeval every = {LOOK_S, 0};
+	static const struct timeval every = {CHECK_S, 0};
 	struct control *c = memory_zeroed(1, sizeof(*c));
 	int rc;
 
 	c->o = *options;
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
-	c->look = event_new(c->o.client.base, -1, EV_PERSIST, on_look, c);
+	c->check = event_new(c->o.client.base, -1, EV_PERSIST, on_check, c);
 	rc = bind_socket(c, error, error_bytes);
 	if (rc < 0) {
 		control_destroy(c);
 		return rc;
 	}
-	event_add(c->look, &every);
+	event_add(c->check, &every);
 	*out = c;
 	return 0;
 }
@@ -261,7 +261,7 @@ void control_destroy(struct control *c)
 	while (!TAILQ_EMPTY(&c->seats))
 		client_destroy(TAILQ_FIRST(&c->seats)->client);
 	event_free(c->resume);
-	event_free(c->look);
+	event_free(c->check);
 	free(c);
 }
 

@@ -38,13 +38,13 @@ struct checker {
 	int64_t asked_ns; /* time of the last question, or of its start: it may be silent before */
 	struct clock_watch awake;
 	struct event *timer; /* each second during a wait */
-	struct event *turn;  /* continues from the loop, and not from a callback of the link */
+	struct event *wake;  /* continues from the loop, and not from a callback of the link */
 	TAILQ_HEAD(, question) questions;
 };
 
-static void go_on(struct checker *c)
+static void wake(struct checker *c)
 {
-	event_active(c->turn, 0, 0);
+	event_active(c->wake, 0, 0);
 }
 
 static void answer_first(struct checker *c, const char *failure, json_t *reply)
@@ -56,7 +56,7 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	evtimer_del(c->timer);
 	q->q.answer(q->q.arg, failure, reply);
 	free(q);
-	go_on(c);
+	wake(c);
 }
 
 /* The process is unusable: the question that it has fails, the others go to the next process. */
@@ -85,7 +85,7 @@ static void on_hello(struct checker *c, json_t *params)
 		return;
 	}
 	c->greeted = true;
-	go_on(c);
+	wake(c);
 }
 
 static void say_slow(const struct checker *c, char *why, size_t why_bytes)
@@ -126,7 +126,7 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 		return;
 	if (why != NULL) {
 		broke(c, why);
-		go_on(c);
+		wake(c);
 		return;
 	}
 	c->closed = true;
@@ -153,7 +153,7 @@ static int start(struct checker *c)
 	return engine_link_create(&o, &c->link);
 }
 
-static void look_later(struct checker *c)
+static void watch_later(struct checker *c)
 {
 	static const struct timeval second = {1, 0};
 
@@ -164,8 +164,8 @@ static void arm(struct checker *c)
 {
 	c->asked_ns = clock_mono_ns();
 	c->awake = (struct clock_watch){0};
-	clock_watch_look(&c->awake, c->asked_ns);
-	look_later(c);
+	clock_watch_update(&c->awake, c->asked_ns);
+	watch_later(c);
 }
 
 /* The node of each rank; NULL: there is one. */
@@ -178,7 +178,7 @@ static json_t *nodes_json(int64_t world, int node_ranks)
 	return nodes;
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *arg)
+static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
 	struct question *q;
@@ -256,7 +256,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
 			return; /* gpt2d itself was suspended */
 	}
-	clock_watch_look(&c->awake, clock_mono_ns());
+	clock_watch_update(&c->awake, clock_mono_ns());
 	if (end_unwanted(c))
 		return;
 	if (!c->closed &&
@@ -267,11 +267,11 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		snprintf(
 			why, sizeof(why), "was silent for %lld s", (long long)c->o.alive_timeout_s);
 	} else if (!c->closed) {
-		look_later(c);
+		watch_later(c);
 		return;
 	}
 	broke(c, why);
-	go_on(c);
+	wake(c);
 }
 
 void checker_create(const struct checker_options *options, struct checker **out)
@@ -281,7 +281,7 @@ void checker_create(const struct checker_options *options, struct checker **out)
 	c->o = *options;
 	TAILQ_INIT(&c->questions);
 	c->timer = evtimer_new(options->base, on_timer, c);
-	c->turn = event_new(options->base, -1, 0, on_turn, c);
+	c->wake = event_new(options->base, -1, 0, on_wake, c);
 	*out = c;
 }
 
@@ -294,7 +294,7 @@ void checker_destroy(struct checker *c)
 	while (!TAILQ_EMPTY(&c->questions))
 		answer_first(c, checker_stopping, NULL);
 	event_free(c->timer);
-	event_free(c->turn);
+	event_free(c->wake);
 	free(c);
 }
 
@@ -305,7 +305,7 @@ void checker_ask(struct checker *c, const struct checker_question *question)
 	q->token = ++c->last_token;
 	q->q = *question;
 	TAILQ_INSERT_TAIL(&c->questions, q, link);
-	go_on(c);
+	wake(c);
 }
 
 void checker_rest(struct checker *c, bool rest)
@@ -313,7 +313,7 @@ void checker_rest(struct checker *c, bool rest)
 	if (c->rest == rest)
 		return;
 	c->rest = rest;
-	go_on(c);
+	wake(c);
 }
 
 void checker_reap(struct checker *c)
@@ -330,5 +330,5 @@ void checker_reap(struct checker *c)
 	end = engine_link_end(c->link);
 	snprintf(why, sizeof(why), "%s%s", strncmp(end, "killed", 6) == 0 ? "was " : "", end);
 	broke(c, why);
-	go_on(c);
+	wake(c);
 }

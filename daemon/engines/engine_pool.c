@@ -387,7 +387,7 @@ static void lose(struct engine_pool *p, const char *reason)
  * Reads the last messages of an ended rank before its end is judged: SIGCHLD may come before its
  * lines. The engines get nothing new meanwhile.
  */
-static void hear_out(struct engine_pool *p, struct rank *r)
+static void read_last_messages(struct engine_pool *p, struct rank *r)
 {
 	if (p->state == POOL_STARTING || p->state == POOL_READY) {
 		set_state(p, POOL_FAILING);
@@ -415,7 +415,7 @@ static const struct rank *first_ended(struct engine_pool *p, bool *left, bool *s
 			*left = true;
 			continue;
 		}
-		hear_out(p, r);
+		read_last_messages(p, r);
 		if (engine_link_reap(r->link))
 			r->state = RANK_DOWN;
 		if (first == NULL || !*sure) {
@@ -497,7 +497,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	char reason[128];
 
 	engine_pool_hear(p);
-	clock_watch_look(&p->awake, clock_mono_ns());
+	clock_watch_update(&p->awake, clock_mono_ns());
 	if (p->state == POOL_STARTING &&
 		clock_watch_since(&p->awake, p->started_ns) > p->o.start_timeout_s * CLOCK_S_NS) {
 		snprintf(reason, sizeof(reason), "engine_lost: engines are not ready after %lld s",
@@ -525,7 +525,7 @@ void engine_pool_create(const struct engine_pool_options *options, struct engine
 	p->watch = event_new(options->base, -1, EV_PERSIST, on_watch, p);
 	for (int i = 0; i < options->ranks; i++)
 		p->ranks[i] = (struct rank){.pool = p, .rank = i, .node = i / options->node_ranks};
-	clock_watch_look(&p->awake, clock_mono_ns());
+	clock_watch_update(&p->awake, clock_mono_ns());
 	event_add(p->watch, &second);
 	if (options->away)
 		p->state = POOL_RELEASED;

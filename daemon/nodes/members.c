@@ -196,7 +196,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 	const bool busy = m->o.busy(m->o.arg);
 	char why[WHY_BYTES];
 
-	clock_watch_look(&m->awake, now);
+	clock_watch_update(&m->awake, now);
 	for (int node = 1; node < m->nodes; node++) {
 		struct member *member = &m->member[node];
 
@@ -245,7 +245,7 @@ int members_create(const struct members_options *options, struct members **out, 
 	for (int i = 0; i < m->nodes; i++)
 		m->member[i] = (struct member){.members = m, .node = i, .rtt_s = -1.0};
 	m->beat = event_new(options->base, -1, EV_PERSIST, on_beat, m);
-	clock_watch_look(&m->awake, clock_mono_ns());
+	clock_watch_update(&m->awake, clock_mono_ns());
 	event_add(m->beat, &second);
 	rc = tls_create(&(struct tls_options){.key_file = s->key_file,
 				.cluster = settings_cluster(s),

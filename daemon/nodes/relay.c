@@ -265,7 +265,7 @@ static void pass_on(struct relay *r, const json_t *params)
 	json_decref(own);
 }
 
-static void beat(struct relay *r, json_t *params)
+static void on_heartbeat(struct relay *r, json_t *params)
 {
 	json_t *back = json_copy(params);
 
@@ -444,7 +444,7 @@ static void on_message(struct link *link, const char *method, json_t *params, vo
 	else if (r->state != JOINED)
 		part(r, "it sent another message than " NODE_WELCOME " first");
 	else if (strcmp(method, NODE_ALIVE) == 0)
-		beat(r, params);
+		on_heartbeat(r, params);
 	else if (strcmp(method, NODE_START) == 0)
 		start(r, params);
 	else if (strcmp(method, NODE_CHECK) == 0 && r->leaving)
@@ -570,7 +570,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	struct relay *r = arg;
 	char why[WHY_BYTES];
 
-	clock_watch_look(&r->awake, clock_mono_ns());
+	clock_watch_update(&r->awake, clock_mono_ns());
 	if (r->state != JOINED ||
 		clock_watch_since(&r->awake, r->heard_ns) <
 			r->o.settings->node_timeout_s * CLOCK_S_NS)
@@ -605,7 +605,7 @@ int relay_create(
 	}
 	r->timer = evtimer_new(options->base, on_timer, r);
 	r->watch = event_new(options->base, -1, EV_PERSIST, on_watch, r);
-	clock_watch_look(&r->awake, clock_mono_ns());
+	clock_watch_update(&r->awake, clock_mono_ns());
 	event_add(r->watch, &second);
 	rc = tls_create(&(struct tls_options){.key_file = s->key_file,
 				.cluster = settings_cluster(s),

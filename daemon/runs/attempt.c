@@ -280,7 +280,7 @@ static void on_segments(void *arg, int rc, json_t *rows)
 	}
 }
 
-static void look_up(struct attempt *a);
+static void read_stored(struct attempt *a);
 
 /* The run that an arm's resume_from names. Without it the engine refuses the segment. */
 static void on_resume(void *arg, int rc, json_t *folders)
@@ -293,12 +293,12 @@ static void on_resume(void *arg, int rc, json_t *folders)
 		fail(a, "store: the run of resume_from cannot be read: %s", store_error_text(rc));
 	} else {
 		json_array_append_new(a->resume, folders ? folders : json_array());
-		look_up(a);
+		read_stored(a);
 	}
 }
 
 /* Reads from the store the data of each arm, one after another, then of the segments. */
-static void look_up(struct attempt *a)
+static void read_stored(struct attempt *a)
 {
 	int64_t id = 0;
 
@@ -328,7 +328,7 @@ static void on_spec(void *arg, int rc, const char *canonical)
 		fail(a, "store: the spec cannot be read: %s", store_error_text(rc));
 	} else if (read_spec(a, canonical)) {
 		a->resume = json_array();
-		look_up(a);
+		read_stored(a);
 	}
 }
 

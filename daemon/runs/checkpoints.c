@@ -73,7 +73,7 @@ struct search {
 };
 
 /* 0: found; -ENOENT; or another negative errno. */
-static int look_in(struct search *s, const char *folder)
+static int search_folder(struct search *s, const char *folder)
 {
 	char real[PATH_MAX];
 	int64_t *steps;
@@ -99,7 +99,7 @@ static int is_segment(const struct dirent *entry)
 }
 
 /* The segments of an experiment, the last one first: their names begin with their numbers. */
-static int look_in_segments(struct search *s, const char *folder)
+static int search_segments(struct search *s, const char *folder)
 {
 	const int run_dir = (int)(strlen(folder) - strlen("/" CHECKPOINT_FOLDER));
 	char segments[PATH_MAX], one[PATH_MAX];
@@ -116,7 +116,7 @@ static int look_in_segments(struct search *s, const char *folder)
 		if (rc == -ENOENT &&
 			snprintf(one, sizeof(one), "%s/%s/" CHECKPOINT_FOLDER, segments,
 				names[n]->d_name) < (int)sizeof(one))
-			rc = look_in(s, one);
+			rc = search_folder(s, one);
 		free(names[n]);
 	}
 	free(names);
@@ -131,9 +131,9 @@ static int search_work(struct worker_job *job)
 	size_t i;
 
 	json_array_foreach(s->folders, i, folder) {
-		rc = look_in(s, json_string_value(folder));
+		rc = search_folder(s, json_string_value(folder));
 		if (rc == -ENOENT)
-			rc = look_in_segments(s, json_string_value(folder));
+			rc = search_segments(s, json_string_value(folder));
 		if (rc != -ENOENT)
 			break;
 	}

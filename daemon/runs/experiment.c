@@ -378,7 +378,7 @@ static void count_ended(struct experiment *e)
 		}
 }
 
-static void look_for_end(struct experiment *e)
+static void check_end(struct experiment *e)
 {
 	count_ended(e);
 	decide(e);
@@ -417,7 +417,7 @@ static void void_block(struct experiment *e, int64_t segment, const char *reason
 			json_object_set_new(row, "state", json_string("skipped"));
 	}
 	record_void(e->options.store, e->run->id, block, reason);
-	look_for_end(e);
+	check_end(e);
 }
 
 /* ---- standstills ---- */
@@ -432,7 +432,7 @@ static void start_ticks(struct experiment *e)
 	event_add(e->tick, &interval);
 }
 
-void experiment_look(struct experiment *e)
+void experiment_check_standstill(struct experiment *e)
 {
 	const int64_t now = clock_boot_ns(), late = now - e->tick_ns - TICK_MS * CLOCK_MS_NS;
 	char reason[64];
@@ -452,7 +452,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct experiment *e = arg;
 
-	experiment_look(e);
+	experiment_check_standstill(e);
 	if (e->ticked < 0)
 		event_del(e->tick);
 }
@@ -462,7 +462,7 @@ void experiment_begin(struct experiment *e, const struct experiment_options *opt
 	e->options = *options;
 	e->tick = event_new(options->base, -1, EV_PERSIST, on_tick, e);
 	e->wanted.extended = was_extended(e);
-	look_for_end(e);
+	check_end(e);
 }
 
 int64_t experiment_begun(const struct experiment *e)
@@ -512,7 +512,7 @@ int64_t experiment_next(struct experiment *e)
 		left_out = true;
 	}
 	if (left_out)
-		look_for_end(e);
+		check_end(e);
 	return e->decided == blocks && !e->deciding ? EXPERIMENT_OVER : EXPERIMENT_WAIT;
 }
 
@@ -569,7 +569,7 @@ void experiment_report(struct experiment *e, int64_t segment, const char *state,
 		return;
 	}
 	if (is_end)
-		look_for_end(e);
+		check_end(e);
 }
 
 static void fail_arm(struct experiment *e, size_t arm, const char *reason)

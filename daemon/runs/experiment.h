@@ -67,7 +67,7 @@ bool experiment_is_open(const struct experiment *e, int64_t segment);
  * Voids the block in training if gpt2d, and so most likely the machine, was suspended. A timer does
  * this too; call it before a message of the engines can end a segment.
  */
-void experiment_look(struct experiment *e);
+void experiment_check_standstill(struct experiment *e);
 /*
  * The engines were lost: blocks that have started and not ended are void. segment: the one in
  * training, -1: none. The caller then reports the ends of the open segments. If the same arm loses

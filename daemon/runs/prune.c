@@ -524,7 +524,7 @@ static bool clock_is_trusted(struct pruner *p)
 {
 	bool trusted;
 
-	clock_trust_look(&p->clock, clock_boot_ns(), clock_utc_ns());
+	clock_trust_update(&p->clock, clock_boot_ns(), clock_utc_ns());
 	trusted = clock_trust_has(&p->clock);
 	if (p->options.settings->retain_days > 0 && !trusted && !p->doubt_logged)
 		log_leap(p);

@@ -122,7 +122,7 @@ static bool find_segment(const struct run *run, const char *own, const struct re
  * Segments whose end gpt2d did not receive are done if their folders are complete. unbegun: also
  * segments whose start the store does not have yet.
  */
-static int settle_segments(
+static int check_segments(
 	const struct reconcile_options *o, const struct run *run, const char *own, bool unbegun)
 {
 	struct record_unreported u = {.segment = -1};
@@ -179,7 +179,7 @@ static int take(struct run *run, void *arg)
 }
 
 /* A run may have ended before the files of its trained segments were written. */
-static int settle_ended(const struct reconcile_options *o)
+static int check_ended_runs(const struct reconcile_options *o)
 {
 	struct runs ended = {0};
 	char dir[PATH_MAX];
@@ -190,7 +190,7 @@ static int settle_ended(const struct reconcile_options *o)
 
 		sweep_attempts(o, run);
 		if (rc == 0 && run_dir(run, o->state_dir, dir, sizeof(dir)) == 0) {
-			rc = settle_segments(o, run, dir, false);
+			rc = check_segments(o, run, dir, false);
 			if (rc == 0)
 				rc = record_end_unreported(o->store, run);
 		}
@@ -233,7 +233,7 @@ static int count_deaths(const struct reconcile_options *o, const struct run *run
 }
 
 /* A run that had started. */
-static int settle_open(const struct reconcile_options *o, struct run *run)
+static int check_open_run(const struct reconcile_options *o, struct run *run)
 {
 	char reason[128], dir[PATH_MAX];
 	int64_t deaths = 0;
@@ -247,7 +247,7 @@ static int settle_open(const struct reconcile_options *o, struct run *run)
 	kept = run_files_check_marker(dir, run, true, &complete);
 	if (kept < 0)
 		log_marker_kept(dir, kept);
-	rc = settle_segments(o, run, dir, true);
+	rc = check_segments(o, run, dir, true);
 	while (rc == 0 && complete && run->state != RUN_DONE)
 		rc = move(o, run, run->state + 1, NULL);
 	if (rc < 0 || complete)
@@ -268,7 +268,7 @@ static int settle_open(const struct reconcile_options *o, struct run *run)
 	return rc;
 }
 
-static int settle_all_open(const struct reconcile_options *o)
+static int check_open_runs(const struct reconcile_options *o)
 {
 	struct runs open = {0};
 	int rc = record_each_open(o->store, take, &open);
@@ -278,7 +278,7 @@ static int settle_all_open(const struct reconcile_options *o)
 
 		sweep_attempts(o, run);
 		if (rc == 0 && run->state != RUN_QUEUED)
-			rc = settle_open(o, run);
+			rc = check_open_run(o, run);
 		if (rc == 0 && run->state == RUN_QUEUED)
 			queue_add(o->queue, run);
 		else
@@ -299,9 +299,9 @@ int reconcile_runs(const struct reconcile_options *o, char *error, size_t error_
 	}
 	rc = reserve_ids(o);
 	if (rc == 0)
-		rc = settle_ended(o);
+		rc = check_ended_runs(o);
 	if (rc == 0)
-		rc = settle_all_open(o);
+		rc = check_open_runs(o);
 	if (rc == 0)
 		rc = record_counts(o->store, o->counts);
 	if (rc < 0)

@@ -722,7 +722,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 
 	engine_pool_hear(s->options->pool);
 	now = clock_mono_ns();
-	clock_watch_look(&s->awake, now);
+	clock_watch_update(&s->awake, now);
 	generation_watch(s->options->generation);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
@@ -753,7 +753,7 @@ struct scheduler *scheduler_create(const struct scheduler_options *options)
 	s->watch = event_new(options->base, -1, EV_PERSIST, on_watch, s);
 	s->idle = evtimer_new(options->base, on_idle, s);
 	s->peer_timer = evtimer_new(options->base, on_peer_timer, s);
-	clock_watch_look(&s->awake, clock_mono_ns());
+	clock_watch_update(&s->awake, clock_mono_ns());
 	event_add(s->watch, &second);
 	return s;
 }

@@ -240,7 +240,7 @@ void scheduler_message(struct scheduler *s, int rank, const char *method, json_t
 		if (strcmp(method, handlers[i].method) != 0)
 			continue;
 		if (s->slot != NULL && s->slot->experiment != NULL)
-			experiment_look(s->slot->experiment);
+			experiment_check_standstill(s->slot->experiment);
 		w = about_of(s, rank, params);
 		if (w.in_slot) {
 			s->heard_ns = clock_mono_ns();

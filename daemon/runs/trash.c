@@ -74,7 +74,7 @@ void trash_remove(const char *state_dir, const struct run *run)
 			rmdir(to);
 }
 
-static bool is_absent(const char *path)
+static bool is_missing(const char *path)
 {
 	struct stat st;
 
@@ -86,8 +86,8 @@ bool trash_finds(const char *state_dir, const struct run *run)
 	char from[PATH_MAX], to[PATH_MAX];
 
 	for (int64_t i = 1; i <= run->attempt; i++)
-		if (find_places(state_dir, run, i, from, to) < 0 || !is_absent(from) ||
-			!is_absent(to))
+		if (find_places(state_dir, run, i, from, to) < 0 || !is_missing(from) ||
+			!is_missing(to))
 			return true;
 	return false;
 }

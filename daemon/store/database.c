@@ -18,7 +18,7 @@ enum {
 	LOG_PAGES = 4096, /* 16 MiB: a checkpoint delays one of about 400 submissions */
 	FOUND_BYTES = 256,
 	MODE_BYTES = 16,
-	STEPS_BETWEEN = 10000, /* instructions of SQLite's machine between looks at the clock */
+	STEPS_BETWEEN = 10000, /* instructions of SQLite's machine between two checks of the time */
 };
 
 static const char *const file_suffixes[DATABASE_FILES] = {"", "-wal"};
@@ -303,9 +303,9 @@ static int first_fault(struct sqlite3 *db, char found[FOUND_BYTES])
 }
 
 /* As far as the time allows. */
-static int look(struct database *d, char *error, size_t error_bytes)
+static int check_damage(struct database *d, char *error, size_t error_bytes)
 {
-	int64_t until_ns = clock_mono_ns() + DATABASE_LOOK_MS * (CLOCK_S_NS / 1000);
+	int64_t until_ns = clock_mono_ns() + DATABASE_CHECK_MS * (CLOCK_S_NS / 1000);
 	char found[FOUND_BYTES] = "";
 	int rc;
 
@@ -335,7 +335,7 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 	logged = is_logged(d);
 	rc = prepare(d, error, error_bytes);
 	if (rc == 0 && logged)
-		rc = look(d, error, error_bytes);
+		rc = check_damage(d, error, error_bytes);
 	if (rc == -EBADMSG)
 		database_keep_log(d);
 	if (rc == 0 && database_gone(d)) {
@@ -389,7 +389,7 @@ static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
 		*out, logged ? "pragma locking_mode = exclusive" : "", NULL, NULL, NULL);
 }
 
-static int look_inside(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
+static int inspect(sqlite3 *db, struct database_contents *out, char *error, size_t error_bytes)
 {
 	char found[FOUND_BYTES] = "";
 	int rc = read_version(db, &out->schema, error, error_bytes);
@@ -412,11 +412,11 @@ static int look_inside(sqlite3 *db, struct database_look *out, char *error, size
 	return rc;
 }
 
-int database_look(const char *path, bool in_use, int64_t within_ms, struct database_look *out,
-	char *error, size_t error_bytes)
+int database_inspect(const char *path, bool in_use, int64_t within_ms,
+	struct database_contents *out, char *error, size_t error_bytes)
 {
 	int64_t until_ns = clock_mono_ns() + within_ms * CLOCK_MS_NS;
-	struct database_look seen = {0};
+	struct database_contents seen = {0};
 	sqlite3 *db = NULL;
 	struct stat st;
 	int rc = stat(path, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EISDIR;
@@ -434,7 +434,7 @@ int database_look(const char *path, bool in_use, int64_t within_ms, struct datab
 		snprintf(error, error_bytes, "%s", db ? sqlite3_errmsg(db) : strerror(-rc));
 	} else {
 		set_deadline(db, &until_ns);
-		rc = look_inside(db, &seen, error, error_bytes);
+		rc = inspect(db, &seen, error, error_bytes);
 	}
 	store_sql_close(db);
 	if (rc == 0)

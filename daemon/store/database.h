@@ -16,7 +16,7 @@ enum { DATABASE_SCHEMA = 4 };
 /* The database and its write-ahead log: commits are lost when these files lose their names. */
 enum { DATABASE_FILES = 2 };
 
-enum { DATABASE_LOOK_MS = 500, DATABASE_BUSY_MS = 5000 };
+enum { DATABASE_CHECK_MS = 500, DATABASE_BUSY_MS = 5000 };
 
 struct database {
 	struct sqlite3 *handle;
@@ -32,7 +32,7 @@ struct database {
 
 /*
  * d is zero. Creates the file if it does not exist, and upgrades its schema. A database that was
- * not closed is checked for at most DATABASE_LOOK_MS, because its log may belong to another
+ * not closed is checked for at most DATABASE_CHECK_MS, because its log may belong to another
  * database, which SQLite does not notice. Every statement waits up to DATABASE_BUSY_MS for a lock
  * of another process. 0, or a negative errno with error (store_open names them); call
  * database_close in any case.
@@ -55,7 +55,7 @@ void database_keep_log(struct database *d);
  */
 bool database_gone(struct database *d);
 
-struct database_look {
+struct database_contents {
 	int64_t runs;
 	int schema;    /* 0: it is empty */
 	bool complete; /* the check completed in time */
@@ -65,7 +65,7 @@ struct database_look {
  * open (in_use). 0, or a negative errno with error: -ENOENT: none, -EBADMSG: damaged, -EPROTO: from
  * another program or a newer gpt2d. path is absolute.
  */
-int database_look(const char *path, bool in_use, int64_t within_ms, struct database_look *out,
-	char *error, size_t error_bytes);
+int database_inspect(const char *path, bool in_use, int64_t within_ms,
+	struct database_contents *out, char *error, size_t error_bytes);
 
 #endif

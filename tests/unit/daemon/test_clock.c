@@ -10,7 +10,7 @@ static const int64_t now = 20000 * DAY, boot = 3 * DAY;
 
 static bool believed_at(struct clock_trust *t, int64_t boot_ns, int64_t utc_ns)
 {
-	clock_trust_look(t, boot_ns, utc_ns);
+	clock_trust_update(t, boot_ns, utc_ns);
 	return clock_trust_has(t);
 }
 
