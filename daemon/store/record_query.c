@@ -1,5 +1,6 @@
 #include "daemon/store/record.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <sqlite3.h>
@@ -25,63 +26,41 @@ enum {
 	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
 	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept, priority,"                 \
 	" rerun_of"
-enum run_column {
-	RUN_COLUMN_ID,
-	RUN_COLUMN_NAME,
-	RUN_COLUMN_UID,
-	RUN_COLUMN_STATE,
-	RUN_COLUMN_REASON,
-	RUN_COLUMN_SPEC_SHA256,
-	RUN_COLUMN_GPUS,
-	RUN_COLUMN_SEGMENTS,
-	RUN_COLUMN_SEGMENTS_DONE,
-	RUN_COLUMN_ATTEMPT,
-	RUN_COLUMN_RESTART,
-	RUN_COLUMN_TIMEOUT_S,
-	RUN_COLUMN_SUBMITTED_NS,
-	RUN_COLUMN_STARTED_NS,
-	RUN_COLUMN_ENDED_NS,
-	RUN_COLUMN_KEPT,
-	RUN_COLUMN_PRIORITY,
-	RUN_COLUMN_RERUN_OF,
-	RUN_COLUMN_COUNT /* before further columns of a query */
-};
+enum { RUN_COLUMN_COUNT = 18 }; /* before further columns of a query */
 
 static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
 {
 	snprintf(out, out_bytes, "%s", store_text(stmt, column));
+	text_clean(out);
 }
 
 /* A row that begins with RUN_COLUMNS: 0, or -EBADMSG for one that gpt2d cannot have written. */
 static int read_run(sqlite3_stmt *stmt, struct run *run)
 {
-	enum run_state state;
+	int c = 0;
 
-	if (run_state_parse(store_text(stmt, RUN_COLUMN_STATE), &state) < 0 ||
-		spec_table_name_wrong(store_text(stmt, RUN_COLUMN_NAME)) != NULL)
+	*run = (struct run){.id = sqlite3_column_int64(stmt, c++)};
+	if (spec_table_name_wrong(store_text(stmt, c)) != NULL)
 		return -EBADMSG;
-	*run = (struct run){
-		.id = sqlite3_column_int64(stmt, RUN_COLUMN_ID),
-		.state = state,
-		.uid = (uid_t)sqlite3_column_int64(stmt, RUN_COLUMN_UID),
-		.gpus = sqlite3_column_int64(stmt, RUN_COLUMN_GPUS),
-		.segments = sqlite3_column_int64(stmt, RUN_COLUMN_SEGMENTS),
-		.segments_done = sqlite3_column_int64(stmt, RUN_COLUMN_SEGMENTS_DONE),
-		.attempt = sqlite3_column_int64(stmt, RUN_COLUMN_ATTEMPT),
-		.restart = sqlite3_column_int(stmt, RUN_COLUMN_RESTART) != 0,
-		.timeout_s = sqlite3_column_int64(stmt, RUN_COLUMN_TIMEOUT_S),
-		.submitted_ns = sqlite3_column_int64(stmt, RUN_COLUMN_SUBMITTED_NS),
-		.started_ns = sqlite3_column_int64(stmt, RUN_COLUMN_STARTED_NS),
-		.ended_ns = sqlite3_column_int64(stmt, RUN_COLUMN_ENDED_NS),
-		.kept = sqlite3_column_int(stmt, RUN_COLUMN_KEPT) != 0,
-		.priority = sqlite3_column_int64(stmt, RUN_COLUMN_PRIORITY),
-		.rerun_of = sqlite3_column_int64(stmt, RUN_COLUMN_RERUN_OF),
-	};
-	copy_text(run->name, sizeof(run->name), stmt, RUN_COLUMN_NAME);
-	copy_text(run->reason, sizeof(run->reason), stmt, RUN_COLUMN_REASON);
-	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, RUN_COLUMN_SPEC_SHA256);
-	text_clean(run->reason);
-	text_clean(run->spec_sha256);
+	copy_text(run->name, sizeof(run->name), stmt, c++);
+	run->uid = (uid_t)sqlite3_column_int64(stmt, c++);
+	if (run_state_parse(store_text(stmt, c++), &run->state) < 0)
+		return -EBADMSG;
+	copy_text(run->reason, sizeof(run->reason), stmt, c++);
+	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, c++);
+	run->gpus = sqlite3_column_int64(stmt, c++);
+	run->segments = sqlite3_column_int64(stmt, c++);
+	run->segments_done = sqlite3_column_int64(stmt, c++);
+	run->attempt = sqlite3_column_int64(stmt, c++);
+	run->restart = sqlite3_column_int(stmt, c++) != 0;
+	run->timeout_s = sqlite3_column_int64(stmt, c++);
+	run->submitted_ns = sqlite3_column_int64(stmt, c++);
+	run->started_ns = sqlite3_column_int64(stmt, c++);
+	run->ended_ns = sqlite3_column_int64(stmt, c++);
+	run->kept = sqlite3_column_int(stmt, c++) != 0;
+	run->priority = sqlite3_column_int64(stmt, c++);
+	run->rerun_of = sqlite3_column_int64(stmt, c++);
+	assert(c == RUN_COLUMN_COUNT);
 	return 0;
 }
 
