@@ -19,10 +19,10 @@ const struct settings_row settings_rows[] = {
 	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
 		.help = "the group the socket belongs to",
 		.manual = "gpt2d must run as a member of it, or as root.\n"
-			  "Its members share the GPUs: they may use\n"
-			  ".Ic gpt2ctl release\n"
-			  "and\n"
-			  ".Ic gpt2ctl warm .\n"},
+			  "Its members share the GPUs: see\n"
+			  ".Sx USERS\n"
+			  "in\n"
+			  ".Xr gpt2d 8 .\n"},
 	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
 		.unset = "0600, with socket_group 0660",
 		.help = "who may connect: the owner, the group, all",
@@ -32,9 +32,7 @@ const struct settings_row settings_rows[] = {
 	{"admin_group", SETTING_GROUP, AT(admin_group),
 		.unset = "only root and the user gpt2d runs as",
 		.help = "its members may cancel the runs of others, and shut gpt2d down",
-		.manual = "All other clients may submit runs, see all runs, and cancel their "
-			  "own.\n"
-			  "gpt2d reads the groups of a client when it connects.\n"},
+		.manual = "gpt2d reads the groups of a client when it connects.\n"},
 	{"state_dir", SETTING_PATH, AT(state_dir),
 		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
 			 "/var/lib/gpt2d",
@@ -210,7 +208,6 @@ const struct settings_row settings_rows[] = {
 			  "in the state directory and\n"
 			  ".Ic gpt2ctl status\n"
 			  "show it.\n"
-			  "The leader is node 0: it has the queue, and clients submit there.\n"
 			  "See\n"
 			  ".Sx SEVERAL NODES\n"
 			  "in\n"
@@ -233,14 +230,11 @@ const struct settings_row settings_rows[] = {
 		.help = "the key that all nodes share: at least 32 random bytes, mode 0600",
 		.manual = "Make one with\n"
 			  ".Ql head -c 32 /dev/urandom ,\n"
-			  "and copy it to every node.\n"
-			  "A program that has the key can pose as any node.\n"},
+			  "and copy it to every node.\n"},
 	{"cluster", SETTING_TEXT, AT(cluster), .unset = SETTINGS_CLUSTER,
 		.help = "a name that all nodes share; nodes of another cluster are refused"},
 	{"node_timeout", SETTING_SECONDS, AT(node_timeout_s), RANGE(2, HOUR_S, 8),
-		.help = "a node that sent no heartbeat for this long is lost",
-		.manual = "The leader and each member send each other a heartbeat every second.\n"
-			  "A member that lost the leader ends its engines and joins again.\n"},
+		.help = "a node that sent no heartbeat for this long is lost"},
 	{"interface", SETTING_TEXT, AT(interface), .unset = "link_interface",
 		.help = "the network interface of UCX and NCCL between nodes"},
 	{"link_interface", SETTING_TEXT, AT(link_interface), .unset = "any",
