@@ -45,28 +45,22 @@ struct daemon {
 	struct holds *holds;
 	struct pruner *pruner;
 	struct metrics *metrics;
-	int64_t counts[RUN_STATES]; /* number of runs ever submitted */
+	int64_t counts[RUN_STATES]; /* runs in the store */
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
-	/* retention.h: time of the last change of a run before this start */
-	int64_t last_change_ns;
-	bool stopping;  /* no submissions, no new starts */
-	bool signalled; /* a signal stops it, not a request */
+	int64_t last_change_ns; /* of a run before this start, for prune.h */
+	bool stopping;          /* no submissions, no new starts */
+	bool signalled;         /* a signal stops it, not a request */
 	bool ready_said;
 
 	/* private to startup.c and shutdown.c */
 	int store_rc; /* the store's failure that was last reported; 0: none */
 	bool engines_stopping;
 	bool engines_gone;
-	/* minimum time in which clients still get replies; 0: no limit is set */
-	int last_steps;
-	/*
-	 * until then a second signal is the same stop, after that it stops at once; 0: no signal
-	 * came
-	 */
-	int64_t drain_ns;
-	int64_t finish_ns;      /* when stopping now: gpt2d waits until then for files of runs */
-	int64_t linger_ns;      /* gpt2d waits until then for replies */
+	int64_t drain_ns;  /* until then the run in progress may continue; 0: no limit is set */
+	int64_t finish_ns; /* when stopping now: gpt2d waits until then for files of runs */
+	int64_t linger_ns; /* gpt2d waits until then for replies */
+	int last_steps;    /* left after that, for requests that were sent before */
 	struct event *shutdown; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;

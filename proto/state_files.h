@@ -1,7 +1,4 @@
-/*
- * state_files.h: the names of gpt2d's files in the state directory; own_files.c lists them, and no
- * setting may use them.
- */
+/* state_files.h: the names of gpt2d's files in the state directory. */
 #ifndef GPT2D_PROTO_STATE_FILES_H
 #define GPT2D_PROTO_STATE_FILES_H
 

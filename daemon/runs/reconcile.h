@@ -3,7 +3,7 @@
  * running after a restart:
  *
  * - A run whose removal had begun is removed.
- * - An open run whose folder is complete (marker.h) is done.
+ * - An open run whose folder is complete (run_files.h) is done.
  * - Any other run that had started is interrupted, and queued again if its spec says restart: true.
  * - Queued runs keep their order.
  * - A segment whose folder is complete is done, and any other segment ends with its run.
