@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/host/memory.h"
+
 static int compare_int64(const void *a, const void *b)
 {
 	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -11,13 +13,10 @@ static int compare_int64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* NULL without memory. */
 static int64_t *sorted_copy(const int64_t *samples, size_t n)
 {
-	int64_t *copy = reallocarray(NULL, n, sizeof(*copy));
+	int64_t *copy = memory_zeroed(n, sizeof(*copy));
 
-	if (!copy)
-		return NULL;
 	memcpy(copy, samples, n * sizeof(*copy));
 	qsort(copy, n, sizeof(*copy), compare_int64);
 	return copy;
@@ -39,8 +38,6 @@ int stats_percentile(const int64_t *samples, size_t n, int percent, int64_t *out
 	if (n == 0 || percent < 1 || percent > 100)
 		return -EINVAL;
 	sorted = sorted_copy(samples, n);
-	if (!sorted)
-		return -ENOMEM;
 	*out = at_rank(sorted, n, (size_t)percent);
 	free(sorted);
 	return 0;
@@ -58,8 +55,6 @@ int stats_summarise(const int64_t *samples, size_t n, struct stats_summary *out)
 			return -EOVERFLOW;
 	}
 	sorted = sorted_copy(samples, n);
-	if (!sorted)
-		return -ENOMEM;
 	s.mean = (double)s.total / (double)n;
 	s.min = sorted[0];
 	s.median = at_rank(sorted, n, 50);

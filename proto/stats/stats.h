@@ -11,8 +11,8 @@
 enum { STATS_P95_MIN_SAMPLES = 20 };
 
 /*
- * Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. 0, -ENOMEM, or -EINVAL if
- * n or percent is out of range.
+ * Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. 0, or -EINVAL if n or
+ * percent is out of range.
  */
 int stats_percentile(const int64_t *samples, size_t n, int percent, int64_t *out);
 
@@ -22,7 +22,7 @@ struct stats_summary {
 	int64_t min, median, p95, max; /* p95 is valid if n >= STATS_P95_MIN_SAMPLES */
 	int64_t total;
 };
-/* 0, -ENOMEM, -EINVAL without samples, -EOVERFLOW if their sum exceeds int64_t. */
+/* 0, -EINVAL without samples, -EOVERFLOW if their sum exceeds int64_t. */
 int stats_summarise(const int64_t *samples, size_t n, struct stats_summary *out);
 
 /* total tokens over total time, never a mean of rates; 0 if no time passed. */
