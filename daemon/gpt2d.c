@@ -298,8 +298,8 @@ int main(int argc, char **argv)
 {
 	struct settings_command command;
 	struct settings settings;
-	char *errors = NULL;
-	size_t errors_bytes = 0;
+	char *errors;
+	size_t errors_bytes;
 	int status = STATUS_USAGE, rc;
 	FILE *to;
 
@@ -318,11 +318,9 @@ int main(int argc, char **argv)
 	 */
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	json_object_seed(0); /* before there is a second thread */
-	to = open_memstream(&errors, &errors_bytes);
-	if (to == NULL)
-		memory_exhausted();
+	to = memory_stream(&errors, &errors_bytes);
 	rc = settings_load(&settings, argc, argv, &command, to);
-	fclose(to);
+	memory_stream_end(to);
 	if (rc == -EINVAL && command.action == SETTINGS_CHECK) {
 		settings_finish(&settings);
 		settings_init(&settings);

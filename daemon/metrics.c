@@ -293,12 +293,10 @@ static char *make_text(const struct metrics *m, size_t *n)
 	json_t *status = m->options.status(m->options.arg);
 	const json_t *ranks = find(status, "engine.ranks");
 	const char *state = json_string_value(find(status, "engine.state"));
-	char *text = NULL;
+	char *text;
 	double value;
 
-	w.out = open_memstream(&text, n);
-	if (w.out == NULL)
-		abort(); /* as memory.h */
+	w.out = memory_stream(&text, n);
 	json_object_set_new(status, "more", more_figures(m, status, ranks));
 	write_build(&w);
 	write_runs(&w, json_object_get(status, "counts"));
@@ -310,7 +308,7 @@ static char *make_text(const struct metrics *m, size_t *n)
 		}
 	for (size_t i = 0; i < sizeof(gpu_rows) / sizeof(gpu_rows[0]); i++)
 		write_gpus(&w, &gpu_rows[i], ranks);
-	fclose(w.out);
+	memory_stream_end(w.out);
 	json_decref(status);
 	return text;
 }

@@ -95,15 +95,12 @@ static void reload_settings(struct settings *settings, int argc, char **argv)
 {
 	struct settings_command command;
 	struct settings fresh;
-	char *errors = NULL, files[LOG_FILES_BYTES];
-	size_t n = 0;
-	FILE *to = open_memstream(&errors, &n);
-	int rc, taken = 0;
+	char *errors, files[LOG_FILES_BYTES];
+	size_t n;
+	FILE *to = memory_stream(&errors, &n);
+	int rc = settings_load(&fresh, argc, argv, &command, to), taken = 0;
 
-	if (to == NULL)
-		return;
-	rc = settings_load(&fresh, argc, argv, &command, to);
-	fclose(to);
+	memory_stream_end(to);
 	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
 		log_write(LOG_ERROR, "settings: %s", line);
 	if (rc < 0) {

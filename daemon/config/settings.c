@@ -488,14 +488,12 @@ void settings_print(const struct settings *s, FILE *out)
 
 static char *text_of(const struct settings *s, const struct settings_row *row)
 {
-	char *text = NULL;
-	size_t n = 0;
-	FILE *out = open_memstream(&text, &n);
+	char *text;
+	size_t n;
+	FILE *out = memory_stream(&text, &n);
 
-	if (out == NULL)
-		return memory_text("");
 	write_value(s, row, out);
-	fclose(out);
+	memory_stream_end(out);
 	return text;
 }
 
