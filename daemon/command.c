@@ -302,7 +302,7 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 static void do_metrics(struct daemon *d, struct reply *reply, json_t *params)
 {
-	metrics_request(d->metrics, reply, params);
+	metrics_request(d->metrics, reply);
 }
 
 /* ---- topo ---- */

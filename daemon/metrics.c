@@ -313,7 +313,7 @@ static char *make_text(const struct metrics *m, size_t *n)
 	return text;
 }
 
-void metrics_request(struct metrics *m, struct reply *reply, json_t *params)
+void metrics_request(struct metrics *m, struct reply *reply)
 {
 	size_t n;
 	char *text = make_text(m, &n);

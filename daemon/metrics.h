@@ -37,7 +37,7 @@ struct metrics *metrics_create(const struct metrics_options *options);
 void metrics_destroy(struct metrics *m);
 
 /* The method "metrics". */
-void metrics_request(struct metrics *m, struct reply *reply, json_t *params);
+void metrics_request(struct metrics *m, struct reply *reply);
 
 /*
  * Whether path ends in a name that does not begin with a dot, and nothing but a regular file is

@@ -18,7 +18,6 @@
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
-#include "proto/host/memory.h"
 
 enum { ENDED_CHECKED = 16 }; /* runs that ended without being done, the newest */
 
@@ -164,26 +163,12 @@ static void sweep_attempts(const struct reconcile_options *o, const struct run *
 			run_files_sweep(dir);
 }
 
-struct runs {
-	struct run **run;
-	size_t n;
-};
-
-static int take(struct run *run, void *arg)
-{
-	struct runs *all = arg;
-
-	all->run = memory_resized(all->run, (all->n + 1) * sizeof(struct run *));
-	all->run[all->n++] = run;
-	return 0;
-}
-
 /* A run may have ended before the files of its trained segments were written. */
 static int check_ended_runs(const struct reconcile_options *o)
 {
-	struct runs ended = {0};
+	struct record_runs ended = {0};
 	char dir[PATH_MAX];
-	int rc = record_each_broken(o->store, ENDED_CHECKED, take, &ended);
+	int rc = record_broken_runs(o->store, ENDED_CHECKED, &ended);
 
 	for (size_t i = 0; i < ended.n; i++) {
 		struct run *run = ended.run[i];
@@ -270,8 +255,8 @@ static int check_open_run(const struct reconcile_options *o, struct run *run)
 
 static int check_open_runs(const struct reconcile_options *o)
 {
-	struct runs open = {0};
-	int rc = record_each_open(o->store, take, &open);
+	struct record_runs open = {0};
+	int rc = record_open_runs(o->store, &open);
 
 	for (size_t i = 0; i < open.n; i++) {
 		struct run *run = open.run[i];

@@ -143,11 +143,15 @@ void record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 
 /* ---- before store_start; 0 or a negative errno ---- */
 
-/* Every run that has not ended, in the order in which they start; each owns run. */
-int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
-/* The newest limit runs that ended, but not as done; each owns run. */
-int record_each_broken(
-	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
+/* The caller frees the array and its members, also after an error. */
+struct record_runs {
+	struct run **run;
+	size_t n;
+};
+/* Every run that has not ended, in the order in which they start. */
+int record_open_runs(struct store *s, struct record_runs *out);
+/* The newest limit runs that ended, but not as done. */
+int record_broken_runs(struct store *s, int64_t limit, struct record_runs *out);
 int record_counts(struct store *s, int64_t counts[RUN_STATES]); /* runs by state */
 /* The last id given to a run (0: none yet); and continue above another. */
 int record_last_id(struct store *s, int64_t *out);

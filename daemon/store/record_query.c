@@ -108,7 +108,7 @@ static void query_done(struct store_job *job, int rc)
 	query_free(q);
 }
 
-static struct query_job *query_create(struct store *s,
+static struct query_job *query_create(
 	int (*work)(struct store_job *, struct sqlite3 *), const char *state_dir, void *arg)
 {
 	struct query_job *q = memory_zeroed(1, sizeof(*q));
@@ -140,7 +140,7 @@ static int spec_work(struct store_job *job, struct sqlite3 *db)
 void record_spec(struct store *s, int64_t id,
 	void (*done)(void *arg, int rc, const char *canonical), void *arg)
 {
-	struct query_job *q = query_create(s, spec_work, NULL, arg);
+	struct query_job *q = query_create(spec_work, NULL, arg);
 
 	q->id = id;
 	q->done_text = done;
@@ -192,7 +192,7 @@ static int list_work(struct store_job *job, struct sqlite3 *db)
 void record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(s, list_work, state_dir, arg);
+	struct query_job *q = query_create(list_work, state_dir, arg);
 
 	q->list = *what;
 	q->done = done;
@@ -275,7 +275,7 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 void record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(s, prunable_work, state_dir, arg);
+	struct query_job *q = query_create(prunable_work, state_dir, arg);
 
 	q->prunable = *what;
 	q->done = done;
@@ -383,7 +383,7 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 void record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(s, show_work, state_dir, arg);
+	struct query_job *q = query_create(show_work, state_dir, arg);
 
 	q->id = id;
 	q->after = after;
@@ -405,7 +405,7 @@ static int segments_work(struct store_job *job, struct sqlite3 *db)
 void record_segments(struct store *s, const char *state_dir, int64_t id,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(s, segments_work, state_dir, arg);
+	struct query_job *q = query_create(segments_work, state_dir, arg);
 
 	q->id = id;
 	q->whole = true;
@@ -466,7 +466,7 @@ static int log_work(struct store_job *job, struct sqlite3 *db)
 void record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 	enum log_level level, void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(s, log_work, NULL, arg);
+	struct query_job *q = query_create(log_work, NULL, arg);
 
 	q->id = run;
 	q->after = after;
@@ -478,40 +478,26 @@ void record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 
 /* ---- before store_start ---- */
 
-struct each_open {
-	int (*each)(struct run *run, void *arg);
-	void *arg;
-};
-
-static int take_open(sqlite3_stmt *stmt, void *arg)
+static int take_whole_run(sqlite3_stmt *stmt, void *arg)
 {
-	const struct each_open *e = arg;
-	struct run *run = memory_zeroed(1, sizeof(*run));
-	int rc = read_run(stmt, run);
+	struct record_runs *runs = arg;
 
-	if (rc < 0) {
-		free(run);
-		return rc;
-	}
-	return e->each(run, e->arg);
+	runs->run = memory_resized(runs->run, (runs->n + 1) * sizeof(*runs->run));
+	runs->run[runs->n] = memory_zeroed(1, sizeof(struct run));
+	return read_run(stmt, runs->run[runs->n++]);
 }
 
-int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg)
+int record_open_runs(struct store *s, struct record_runs *out)
 {
-	struct each_open e = {each, arg};
-
-	return store_sql(store_db(s), take_open, &e,
+	return store_sql(store_db(s), take_whole_run, out,
 		"select " RUN_COLUMNS " from runs where state in"
 		" ('queued', 'starting', 'running', 'finishing') order by priority desc, id",
 		"");
 }
 
-int record_each_broken(
-	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg)
+int record_broken_runs(struct store *s, int64_t limit, struct record_runs *out)
 {
-	struct each_open e = {each, arg};
-
-	return store_sql(store_db(s), take_open, &e,
+	return store_sql(store_db(s), take_whole_run, out,
 		"select " RUN_COLUMNS " from runs where state in"
 		" ('failed', 'cancelled', 'interrupted') order by ended_ns desc limit ?",
 		"i", limit);
