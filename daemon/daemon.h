@@ -57,10 +57,10 @@ struct daemon {
 	int store_rc; /* the store's failure that was last reported; 0: none */
 	bool engines_stopping;
 	bool engines_gone;
-	int64_t drain_ns;  /* until then the run in progress may continue; 0: no limit is set */
-	int64_t finish_ns; /* when stopping now: gpt2d waits until then for files of runs */
-	int64_t linger_ns; /* gpt2d waits until then for replies */
-	int last_steps;    /* left after that, for requests that were sent before */
+	int64_t drain_ns;     /* until then the run in progress may continue; 0: no limit is set */
+	int64_t finish_ns;    /* when stopping now: gpt2d waits until then for files of runs */
+	int64_t linger_ns;    /* gpt2d waits until then for replies */
+	bool ending_requests; /* control_end_requests was called */
 	struct event *shutdown; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;

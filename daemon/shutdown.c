@@ -19,10 +19,9 @@
 #include "daemon/store/store.h"
 
 enum {
-	FINISH_S = 10,  /* stopping now: for a step's end and the files of trained runs */
-	SAME_S = 1,     /* signals that come together, as from Slurm and terminals, count as one */
-	LINGER_S = 1,   /* at the end, for replies that clients do not read */
-	LAST_STEPS = 8, /* to read and answer requests already sent, even after the limit */
+	FINISH_S = 10, /* stopping now: for a step's end and the files of trained runs */
+	SAME_S = 1,    /* signals that come together, as from Slurm and terminals, count as one */
+	LINGER_S = 1,  /* at the end, for replies that clients do not read */
 };
 
 /*
@@ -126,13 +125,13 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 	late = clock_mono_ns() >= d->linger_ns;
 	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
 		event_add(d->shutdown, &soon);
-	} else if (d->last_steps == 0) {
-		d->last_steps = LAST_STEPS;
+	} else if (!d->ending_requests) {
+		d->ending_requests = true;
 		/* a client that does not read has used up the time of those that do */
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
 		control_end_requests(d->control);
 		event_add(d->shutdown, &soon);
-	} else if (!control_served(d->control) && (!late || --d->last_steps > 0)) {
+	} else if (!late && !control_served(d->control)) {
 		event_add(d->shutdown, &soon);
 	} else {
 		event_base_loopbreak(d->base);
