@@ -46,7 +46,7 @@ struct engine_link {
 	char what[32];
 	char end[800];
 	char words[512]; /* its last error; empty: none */
-	int *exec_errno; /* shared with the child until it calls exec; negative: of /dev/null */
+	int *exec_errno; /* shared with the child until it calls exec */
 	pid_t pid;
 	struct engine_output *output;
 	struct bufferevent *io;
@@ -70,7 +70,7 @@ static void become_engine(const struct engine_link *link, int link_fd, int out_f
 {
 	struct sigaction standard = {.sa_handler = SIG_DFL};
 	sigset_t none;
-	int null_fd, null_errno;
+	int null_fd;
 
 	sigemptyset(&none);
 	for (int s = 1; s < NSIG; s++)
@@ -82,7 +82,6 @@ static void become_engine(const struct engine_link *link, int link_fd, int out_f
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 		_exit(EXEC_FAILED);
 	null_fd = open("/dev/null", O_RDONLY);
-	null_errno = errno;
 	link_fd = fcntl(link_fd, F_DUPFD, 10);
 	out_fd = fcntl(out_fd, F_DUPFD, 10);
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
@@ -92,7 +91,7 @@ static void become_engine(const struct engine_link *link, int link_fd, int out_f
 	/* execve could change the words, but does not */
 	execve(link->o.program, (char *const *)(uintptr_t)link->o.argv, environ);
 failed:
-	*link->exec_errno = null_fd < 0 ? -null_errno : errno;
+	*link->exec_errno = errno;
 	_exit(EXEC_FAILED);
 }
 
@@ -472,13 +471,6 @@ static void say_exit(struct engine_link *link, int status)
 		exit_meaning(status), starved, link->words[0] != '\0' ? ": " : "", link->words);
 }
 
-/* number: errno of exec, or negative: of the file that it reads. */
-static void say_unstarted(struct engine_link *link, int number)
-{
-	snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s",
-		number < 0 ? "/dev/null" : link->o.program, strerror(abs(number)));
-}
-
 bool engine_link_reap(struct engine_link *link)
 {
 	int status;
@@ -493,7 +485,8 @@ bool engine_link_reap(struct engine_link *link)
 	link->pid = 0;
 	engine_output_end(link->output);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED && *link->exec_errno != 0)
-		say_unstarted(link, *link->exec_errno);
+		snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s",
+			link->o.program, strerror(*link->exec_errno));
 	else if (WIFSIGNALED(status))
 		say_signal(link, WTERMSIG(status));
 	else
