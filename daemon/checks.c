@@ -60,6 +60,7 @@ struct checks {
 	enum checks_when when;
 	const struct check *row;
 	struct engine_program program; /* path empty: none was found */
+	char state[PATH_MAX];          /* the state directory; empty: it has no path */
 	void (*found)(const struct finding *finding, void *arg);
 	void *arg;
 	int failed;
@@ -251,59 +252,46 @@ static void check_log(struct checks *c)
 		ok(c, "%s", s->log_file ? s->log_file : "standard error");
 }
 
-static int may_use_folder(const char *path, int mode)
+/* none: what is reported if there are no roots; NULL: nothing. */
+static void check_roots(struct checks *c, const struct settings_list *roots, int mode,
+	const char *consequence, const char *none)
 {
+	const char *setting = c->row->setting;
 	struct stat st;
+	bool good = true;
 
-	if (stat(path, &st) < 0)
-		return -errno;
-	return S_ISDIR(st.st_mode) ? may(path, mode) : -ENOTDIR;
+	for (size_t i = 0; i < roots->n; i++) {
+		const char *path = roots->path[i];
+		int rc = stat(path, &st) < 0  ? -errno
+			: S_ISDIR(st.st_mode) ? may(path, mode)
+					      : -ENOTDIR;
+
+		if (rc < 0)
+			warn(c, "%s: %s: %s: %s", setting, path, strerror(-rc), consequence);
+		good = good && rc == 0;
+	}
+	if (good && (roots->n > 0 || none != NULL))
+		ok(c, "%s: %s%s", setting, roots->n > 0 ? roots->path[0] : none,
+			roots->n > 1 ? ", ..." : "");
 }
 
 static void check_data(struct checks *c)
 {
 	const struct settings *s = c->settings;
-	const bool shared = (settings_socket_mode(s) & 0066) != 0;
-	bool good = true;
 
-	if (shared && s->data_roots.n == 0) {
+	if ((settings_socket_mode(s) & 0066) != 0 && s->data_roots.n == 0)
 		warn(c,
 			"data_roots: not set, and users other than gpt2d's may connect: their "
 			"runs cannot read files; with data_roots = DIR ... they can read files "
 			"below these folders");
-		return;
-	}
-	for (size_t i = 0; i < s->data_roots.n; i++) {
-		const char *path = s->data_roots.path[i];
-		int rc = may_use_folder(path, X_OK);
-
-		if (rc < 0)
-			warn(c, "data_roots: %s: %s: runs cannot read files below it", path,
-				strerror(-rc));
-		good = good && rc == 0;
-	}
-	if (good)
-		ok(c, "data_roots: %s%s", s->data_roots.n > 0 ? s->data_roots.path[0] : "anywhere",
-			s->data_roots.n > 1 ? ", ..." : "");
+	else
+		check_roots(c, &s->data_roots, X_OK, "runs cannot read files below it", "anywhere");
 }
 
 static void check_checkpoints(struct checks *c)
 {
-	const struct settings *s = c->settings;
-	bool good = true;
-
-	for (size_t i = 0; i < s->checkpoint_roots.n; i++) {
-		const char *path = s->checkpoint_roots.path[i];
-		int rc = may_use_folder(path, W_OK | X_OK);
-
-		if (rc < 0)
-			warn(c, "checkpoint_roots: %s: %s: runs write no checkpoints there", path,
-				strerror(-rc));
-		good = good && rc == 0;
-	}
-	if (good && s->checkpoint_roots.n > 0)
-		ok(c, "checkpoint_roots: %s%s", s->checkpoint_roots.path[0],
-			s->checkpoint_roots.n > 1 ? ", ..." : "");
+	check_roots(c, &c->settings->checkpoint_roots, W_OK | X_OK,
+		"runs write no checkpoints there", NULL);
 }
 
 /* A failing write is tried again. */
@@ -380,49 +368,38 @@ static void check_socket(struct checks *c)
 		ok(c, "%s (%zu of %zu bytes)", path, strlen(path), sizeof(path) - 1);
 }
 
-/* 0 with the state directory's path, or reports why there is none. */
-static int find_state(struct checks *c, char path[PATH_MAX])
-{
-	char error[FOUND_BYTES];
-	int rc = paths_state_dir(c->settings->state_dir, path, PATH_MAX, error, sizeof(error));
-
-	if (rc < 0)
-		refuse(c, rc, error);
-	return rc;
-}
-
 static void check_state(struct checks *c)
 {
-	char state[PATH_MAX], path[PATH_MAX + 16], error[FOUND_BYTES];
+	char path[PATH_MAX + 16], error[FOUND_BYTES];
 	struct stat st;
-	int rc;
+	int rc = paths_state_dir(
+		c->settings->state_dir, c->state, sizeof(c->state), error, sizeof(error));
 
-	if (find_state(c, state) < 0)
-		return;
-	rc = try_folder("state_dir", state, error, sizeof(error));
-	snprintf(path, sizeof(path), "%s/" STATE_RUNS, state);
+	if (rc < 0)
+		c->state[0] = '\0';
+	else
+		rc = try_folder("state_dir", c->state, error, sizeof(error));
+	snprintf(path, sizeof(path), "%s/" STATE_RUNS, c->state);
 	if (rc == 0)
 		rc = try_folder("state_dir", path, error, sizeof(error));
-	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
-	if (rc == 0 && stat(state, &st) == 0)
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, c->state);
+	if (rc == 0 && stat(c->state, &st) == 0)
 		rc = try_file("state_dir", path, error, sizeof(error));
 	if (rc < 0)
 		refuse(c, rc, error);
 	else if (c->when != CHECKS_ALL)
-		ok(c, "%s", state);
+		ok(c, "%s", c->state);
 }
 
 static void check_room(struct checks *c)
 {
-	char state[PATH_MAX], folder[PATH_MAX], error[512], system[PATH_MAX];
+	char folder[PATH_MAX], system[PATH_MAX];
 	struct statvfs fs;
 	int64_t room;
 
-	if (paths_state_dir(c->settings->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
-		return; /* check_state has reported it */
-	snprintf(folder, sizeof(folder), "%s", state);
+	snprintf(folder, sizeof(folder), "%s", c->state);
 	existing_folder(folder);
-	if (statvfs(folder, &fs) < 0)
+	if (c->state[0] == '\0' || statvfs(folder, &fs) < 0)
 		return;
 	filesystem_describe(folder, system, sizeof(system));
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
@@ -430,12 +407,12 @@ static void check_room(struct checks *c)
 		warn(c,
 			"%s on %s: locks and commits are slow over a network, and unsafe on some "
 			"servers; set state_dir to a disk of this machine",
-			state, system);
+			c->state, system);
 	else if (room < ROOM_BYTES)
-		warn(c, "%s on %s, %" PRId64 " KiB free", state, system, room >> 10);
+		warn(c, "%s on %s, %" PRId64 " KiB free", c->state, system, room >> 10);
 	else
-		ok(c, "%s on %s, %" PRId64 " MiB free%s", state, system, room >> 20,
-			strcmp(state, folder) == 0 ? "" : ", does not exist yet");
+		ok(c, "%s on %s, %" PRId64 " MiB free%s", c->state, system, room >> 20,
+			strcmp(c->state, folder) == 0 ? "" : ", does not exist yet");
 }
 
 /* The process that holds the lock beside path (0: unknown). -1: none. */
@@ -458,14 +435,14 @@ static long holder(const char *path)
 
 static void check_queue(struct checks *c)
 {
-	char state[PATH_MAX], path[PATH_MAX + 16], error[512];
+	char path[PATH_MAX + 16], error[512];
 	struct database_contents contents;
 	long pid;
 	int rc;
 
-	if (paths_state_dir(c->settings->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+	if (c->state[0] == '\0')
 		return;
-	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, c->state);
 	pid = holder(path);
 	rc = database_inspect(path, pid >= 0, QUEUE_CHECK_MS, &contents, error, sizeof(error));
 	if (rc == -ENOENT)
@@ -744,7 +721,10 @@ static void check_clock(struct checks *c)
 
 enum { EVER = CHECKS_TEST | CHECKS_START | CHECKS_ALL, ALL = CHECKS_ALL, START = CHECKS_START };
 
-/* In the order in which they are run and printed. device comes before those that depend on it. */
+/*
+ * In the order in which they are run and printed. device and state come before those that depend on
+ * them.
+ */
 static const struct check table[] = {
 	{"gpt2d", NULL, ALL, check_gpt2d, NULL, false},
 	{"settings", NULL, ALL, check_settings,
