@@ -245,26 +245,13 @@ struct decision {
 	json_t *comparison; /* NULL: no segment is done */
 };
 
-/* Without a done segment there is no comparison, but there are void blocks. */
-static json_t *void_blocks(int64_t n)
-{
-	json_t *blocks = json_array();
-
-	for (int64_t i = 0; i < n; i++)
-		json_array_append_new(blocks, json_pack("{ss}", "void", "no segment is done"));
-	return json_pack("{so}", "blocks", blocks);
-}
-
 static int decide_work(struct worker_job *job)
 {
 	struct decision *d = (struct decision *)job;
-	json_t *known = NULL;
 
 	if (comparison_make(d->spec, d->show, NULL, &d->comparison) < 0)
-		known = void_blocks(d->blocks);
-	d->wanted = blocks_decide(
-		d->spec, d->comparison ? d->comparison : known, d->blocks, &d->before);
-	json_decref(known);
+		d->comparison = NULL;
+	d->wanted = blocks_decide(d->spec, d->comparison, d->blocks, &d->before);
 	return 0;
 }
 

@@ -56,7 +56,7 @@ struct blocks_wanted blocks_decide(const struct spec *spec, const json_t *compar
 	const struct blocks_wanted *before)
 {
 	struct blocks_wanted wanted = {.extended = before->extended, .narrow = before->narrow};
-	const int64_t n_void = comparison ? void_blocks(comparison) : 0;
+	const int64_t n_void = comparison ? void_blocks(comparison) : n;
 	const int64_t spare = n_void < spec->spare_blocks ? n_void : spec->spare_blocks;
 	const bool enough = spec->repetitions >= VERDICT_BLOCKS_MIN;
 
