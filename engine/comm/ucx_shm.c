@@ -62,7 +62,7 @@ static int enter_path(struct ucx_shm *shm)
 /* A directory of this user that a killed engine has left, else a new one. */
 static int find_random(const char *path, char *out, size_t out_bytes)
 {
-	int rc = shm_folder_next(path, NULL, out, out_bytes);
+	int rc = shm_folder_find(path, out, out_bytes);
 
 	if (rc != -ENOENT)
 		return rc;

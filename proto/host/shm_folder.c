@@ -3,8 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,42 +33,6 @@ int shm_folder_path(char *out, size_t out_bytes)
 	if (snprintf(out, out_bytes, "%.*s%s", (int)n, parent, own) >= (int)out_bytes)
 		return -ENAMETOOLONG;
 	return 0;
-}
-
-static bool is_own(int parent, const char *name)
-{
-	struct stat st;
-
-	return fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-		st.st_uid == geteuid() && (st.st_mode & 077) == 0;
-}
-
-int shm_folder_next(const char *path, const char *after, char *out, size_t out_bytes)
-{
-	const char *name = strrchr(path, '/') + 1;
-	const size_t parent_n = (size_t)(name - path), name_n = strlen(name);
-	char parent[PATH_MAX], best[NAME_MAX + 1] = "";
-	const char *least = after != NULL ? strrchr(after, '/') + 1 : "";
-	const struct dirent *entry;
-	DIR *dir;
-
-	if (parent_n >= sizeof parent)
-		return -ENAMETOOLONG;
-	snprintf(parent, sizeof parent, "%.*s", (int)parent_n, path);
-	dir = opendir(parent);
-	if (dir == NULL)
-		return -errno;
-	while ((entry = readdir(dir)) != NULL)
-		if (strncmp(entry->d_name, name, name_n) == 0 && entry->d_name[name_n] == '-' &&
-			strlen(entry->d_name) == name_n + 1 + RANDOM_CHARS &&
-			strcmp(entry->d_name, least) > 0 &&
-			(best[0] == '\0' || strcmp(entry->d_name, best) < 0) &&
-			is_own(dirfd(dir), entry->d_name))
-			snprintf(best, sizeof best, "%s", entry->d_name);
-	closedir(dir);
-	if (best[0] == '\0')
-		return -ENOENT;
-	return snprintf(out, out_bytes, "%s%s", parent, best) < (int)out_bytes ? 0 : -ENAMETOOLONG;
 }
 
 int shm_folder_open(const char *path)
@@ -112,6 +76,35 @@ void shm_folder_remove_unused(int fd, const char *path)
 	rmdir(path);
 }
 
+/* The folders with the second name of path, by name; the caller calls globfree(). */
+static void find_all(const char *path, glob_t *found)
+{
+	char pattern[PATH_MAX + 8];
+
+	*found = (glob_t){0};
+	snprintf(pattern, sizeof pattern, "%s-??????", path);
+	glob(pattern, 0, NULL, found);
+}
+
+int shm_folder_find(const char *path, char *out, size_t out_bytes)
+{
+	int fd, rc = -ENOENT;
+	glob_t found;
+
+	find_all(path, &found);
+	for (size_t i = 0; i < found.gl_pathc && rc == -ENOENT; i++) {
+		fd = shm_folder_open(found.gl_pathv[i]);
+		if (fd < 0)
+			continue;
+		close(fd);
+		rc = snprintf(out, out_bytes, "%s", found.gl_pathv[i]) < (int)out_bytes
+			? 0
+			: -ENAMETOOLONG;
+	}
+	globfree(&found);
+	return rc;
+}
+
 static void sweep_one(const char *path)
 {
 	const int fd = shm_folder_open(path);
@@ -124,14 +117,14 @@ static void sweep_one(const char *path)
 
 void shm_folder_sweep(void)
 {
-	char path[PATH_MAX], other[PATH_MAX];
-	const char *after = NULL;
+	char path[PATH_MAX];
+	glob_t found;
 
 	if (shm_folder_path(path, sizeof path) != 0)
 		return;
 	sweep_one(path);
-	while (shm_folder_next(path, after, other, sizeof other) == 0) {
-		sweep_one(other);
-		after = other;
-	}
+	find_all(path, &found);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		sweep_one(found.gl_pathv[i]);
+	globfree(&found);
 }
