@@ -19,8 +19,10 @@
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, CHECK_S = 2 };
+
 struct seat {
 	TAILQ_ENTRY(seat) link;
+	struct control *control;
 	struct client *client;
 };
 
@@ -40,13 +42,10 @@ struct control {
 
 static void on_gone(struct client *client, void *arg)
 {
-	struct control *c = arg;
-	struct seat *seat;
+	struct seat *seat = arg;
+	struct control *c = seat->control;
 
 	c->o.client.gone(client, c->o.client.arg);
-	TAILQ_FOREACH(seat, &c->seats, link)
-		if (seat->client == client)
-			break;
 	TAILQ_REMOVE(&c->seats, seat, link);
 	c->n_clients--;
 	free(seat);
@@ -54,7 +53,7 @@ static void on_gone(struct client *client, void *arg)
 
 static void on_request(struct reply *reply, const struct rpc_message *message, void *arg)
 {
-	struct control *c = arg;
+	const struct control *c = ((struct seat *)arg)->control;
 
 	c->o.client.request(reply, message, c->o.client.arg);
 }
@@ -101,7 +100,8 @@ static void let_in(struct control *c, int fd, const struct ucred *peer)
 	options.idle_s = c->o.settings->client_idle_s;
 	options.request = on_request;
 	options.gone = on_gone;
-	options.arg = c;
+	options.arg = seat;
+	seat->control = c;
 	seat->client = client_create(&options, fd, &who);
 	c->n_clients++;
 	TAILQ_INSERT_TAIL(&c->seats, seat, link);
