@@ -29,32 +29,6 @@ struct hold_request {
 	int64_t since_ns; /* monotonic */
 };
 
-struct hold_requests {
-	TAILQ_HEAD(, hold_request) waiting;
-};
-
-struct hold_requests *command_hold_create(void)
-{
-	struct hold_requests *requests = memory_zeroed(1, sizeof(*requests));
-
-	TAILQ_INIT(&requests->waiting);
-	return requests;
-}
-
-void command_hold_destroy(struct hold_requests *requests)
-{
-	struct hold_request *r;
-
-	if (requests == NULL)
-		return;
-	while ((r = TAILQ_FIRST(&requests->waiting)) != NULL) {
-		TAILQ_REMOVE(&requests->waiting, r, link);
-		reply_drop(r->reply);
-		free(r);
-	}
-	free(requests);
-}
-
 /* ---- replies ---- */
 
 static const char stopping[] = "gpt2d is stopping; gpt2d keeps the change";
@@ -119,12 +93,12 @@ void command_hold_reply(struct daemon *d)
 	struct hold_request *r, *next;
 	const char *why;
 
-	for (r = TAILQ_FIRST(&d->hold_requests->waiting); r != NULL; r = next) {
+	for (r = TAILQ_FIRST(&d->hold_requests); r != NULL; r = next) {
 		next = TAILQ_NEXT(r, link);
 		why = overridden(r);
 		if (why == NULL && reply_wanted(r->reply) && !has_taken_effect(r))
 			continue;
-		TAILQ_REMOVE(&d->hold_requests->waiting, r, link);
+		TAILQ_REMOVE(&d->hold_requests, r, link);
 		if (why != NULL)
 			reply_failed(r, PROTOCOL_BUSY, why);
 		else
@@ -140,11 +114,11 @@ void command_hold_engines_lost(struct daemon *d, const char *reason)
 	snprintf(message, sizeof(message),
 		"the engines did not get ready: %s; gpt2d restarts them, see: gpt2ctl status",
 		reason);
-	for (r = TAILQ_FIRST(&d->hold_requests->waiting); r != NULL; r = next) {
+	for (r = TAILQ_FIRST(&d->hold_requests); r != NULL; r = next) {
 		next = TAILQ_NEXT(r, link);
 		if (!r->lift)
 			continue;
-		TAILQ_REMOVE(&d->hold_requests->waiting, r, link);
+		TAILQ_REMOVE(&d->hold_requests, r, link);
 		reply_failed(r, PROTOCOL_BUSY, message);
 	}
 }
@@ -153,9 +127,20 @@ void command_hold_stop(struct daemon *d)
 {
 	struct hold_request *r;
 
-	while ((r = TAILQ_FIRST(&d->hold_requests->waiting)) != NULL) {
-		TAILQ_REMOVE(&d->hold_requests->waiting, r, link);
+	while ((r = TAILQ_FIRST(&d->hold_requests)) != NULL) {
+		TAILQ_REMOVE(&d->hold_requests, r, link);
 		reply_failed(r, PROTOCOL_BUSY, stopping);
+	}
+}
+
+void command_hold_drop(struct daemon *d)
+{
+	struct hold_request *r;
+
+	while ((r = TAILQ_FIRST(&d->hold_requests)) != NULL) {
+		TAILQ_REMOVE(&d->hold_requests, r, link);
+		reply_drop(r->reply);
+		free(r);
 	}
 }
 
@@ -196,7 +181,7 @@ static void on_changed(void *arg, int rc, bool already)
 	} else if (d->stopping) {
 		reply_failed(r, PROTOCOL_BUSY, stopping);
 	} else {
-		TAILQ_INSERT_TAIL(&d->hold_requests->waiting, r, link);
+		TAILQ_INSERT_TAIL(&d->hold_requests, r, link);
 		scheduler_wake(d->scheduler);
 	}
 }

@@ -8,11 +8,7 @@
 #include <jansson.h>
 
 struct daemon;
-struct hold_requests;
 struct reply;
-
-struct hold_requests *command_hold_create(void);
-void command_hold_destroy(struct hold_requests *requests); /* takes NULL */
 
 void command_drain(struct daemon *d, struct reply *reply, json_t *params);
 void command_resume(struct daemon *d, struct reply *reply, json_t *params);
@@ -25,5 +21,7 @@ void command_hold_reply(struct daemon *d);
 void command_hold_engines_lost(struct daemon *d, const char *reason);
 /* gpt2d is stopping: an error to all clients that wait. */
 void command_hold_stop(struct daemon *d);
+/* Drops the replies to clients that still wait. */
+void command_hold_drop(struct daemon *d);
 
 #endif

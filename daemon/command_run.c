@@ -204,31 +204,27 @@ struct cancel {
 	bool already; /* the run was ending before */
 };
 
-struct cancels {
-	TAILQ_HEAD(, cancel) waiting;
-};
-
 static void reply_cancel(struct reply *reply, int64_t id, const char *state, bool already)
 {
 	reply_result(reply,
 		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
 }
 
-static struct cancel *find_cancel(const struct cancels *cancels, int64_t run)
+static struct cancel *find_cancel(const struct daemon *d, int64_t run)
 {
 	struct cancel *c;
 
-	TAILQ_FOREACH(c, &cancels->waiting, link)
+	TAILQ_FOREACH(c, &d->cancels, link)
 		if (c->run == run)
 			break;
 	return c;
 }
 
-static struct reply *take_cancel(struct cancels *cancels, struct cancel *c)
+static struct reply *take_cancel(struct daemon *d, struct cancel *c)
 {
 	struct reply *reply = c->reply;
 
-	TAILQ_REMOVE(&cancels->waiting, c, link);
+	TAILQ_REMOVE(&d->cancels, c, link);
 	free(c);
 	return reply;
 }
@@ -238,10 +234,9 @@ static void reply_cancels(struct daemon *d, const struct run *run)
 	struct cancel *c;
 	bool already;
 
-	while ((c = find_cancel(d->cancels, run->id)) != NULL) {
+	while ((c = find_cancel(d, run->id)) != NULL) {
 		already = c->already || run->state != RUN_CANCELLED;
-		reply_cancel(
-			take_cancel(d->cancels, c), run->id, run_state_name(run->state), already);
+		reply_cancel(take_cancel(d, c), run->id, run_state_name(run->state), already);
 	}
 }
 
@@ -251,8 +246,8 @@ static void refuse_cancels(struct daemon *d, const struct run *run)
 	struct cancel *c;
 
 	store_failure(d->store, &failure);
-	while ((c = find_cancel(d->cancels, run->id)) != NULL)
-		reply_error(take_cancel(d->cancels, c), PROTOCOL_STORE, NULL,
+	while ((c = find_cancel(d, run->id)) != NULL)
+		reply_error(take_cancel(d, c), PROTOCOL_STORE, NULL,
 			"run %lld: is %s, but that is not on disk: %s: %s; gpt2d retries as long"
 			" as it runs",
 			(long long)run->id, run_state_name(run->state), failure.path,
@@ -280,21 +275,10 @@ void command_cancel_store_fails(struct daemon *d)
 	queue_each(d->queue, refuse_ended, d);
 }
 
-struct cancels *command_cancel_create(void)
+void command_cancel_drop(struct daemon *d)
 {
-	struct cancels *cancels = memory_zeroed(1, sizeof(*cancels));
-
-	TAILQ_INIT(&cancels->waiting);
-	return cancels;
-}
-
-void command_cancel_destroy(struct cancels *cancels)
-{
-	if (cancels == NULL)
-		return;
-	while (!TAILQ_EMPTY(&cancels->waiting))
-		reply_drop(take_cancel(cancels, TAILQ_FIRST(&cancels->waiting)));
-	free(cancels);
+	while (!TAILQ_EMPTY(&d->cancels))
+		reply_drop(take_cancel(d, TAILQ_FIRST(&d->cancels)));
 }
 
 static void on_cancel_ended(void *arg, int rc, json_t *result)
@@ -324,7 +308,7 @@ static void cancel_run(struct daemon *d, struct reply *reply, struct run *run)
 	}
 	c = memory_zeroed(1, sizeof(*c));
 	*c = (struct cancel){.run = run->id, .reply = reply};
-	TAILQ_INSERT_TAIL(&d->cancels->waiting, c, link);
+	TAILQ_INSERT_TAIL(&d->cancels, c, link);
 	if (scheduler_cancel(d->scheduler, run) < 0)
 		c->already = true;
 	if (run->end_pending && store_failing(d->store))

@@ -9,7 +9,6 @@
 
 #include "daemon/runs/lifecycle.h"
 
-struct cancels;
 struct daemon;
 struct reply;
 
@@ -19,9 +18,8 @@ void command_follow(struct daemon *d, struct reply *reply, json_t *params);
 void command_cancel(struct daemon *d, struct reply *reply, json_t *params);
 void command_priority(struct daemon *d, struct reply *reply, json_t *params);
 
-/* The clients that wait for the end of a run that they cancelled. */
-struct cancels *command_cancel_create(void);
-void command_cancel_destroy(struct cancels *cancels); /* takes NULL */
+/* Drops the replies to clients that wait for the end of a run that they cancelled. */
+void command_cancel_drop(struct daemon *d);
 /* An observer of lifecycle.h, with arg a struct daemon: replies to them. */
 void command_cancel_observe(void *arg, struct run *run, enum lifecycle_event event);
 /* The store has begun to fail: an error to clients whose run has ended. */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "daemon/store/run.h"
 #include "proto/state_files.h"
@@ -35,8 +36,8 @@ struct daemon {
 	struct checker *checker;
 	struct generation *generation;
 	struct scheduler *scheduler;
-	struct cancels *cancels;             /* command_run.h */
-	struct hold_requests *hold_requests; /* command_hold.h */
+	TAILQ_HEAD(, cancel) cancels;             /* command_run.h */
+	TAILQ_HEAD(, hold_request) hold_requests; /* command_hold.h */
 	struct lifecycle *lifecycle;
 	struct submitter *submitter;
 	struct worker *worker;

@@ -312,8 +312,6 @@ static int start_runs(struct daemon *d)
 		.state_dir = d->state_dir,
 		.counts = d->counts,
 	});
-	d->cancels = command_cancel_create();
-	d->hold_requests = command_hold_create();
 	rc = hold_create(&holds, &d->holds);
 	if (rc < 0)
 		return rc;
@@ -564,6 +562,8 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 	int rc;
 
 	d->settings = settings;
+	TAILQ_INIT(&d->cancels);
+	TAILQ_INIT(&d->hold_requests);
 	d->lock_fds[0] = d->lock_fds[1] = d->lock_fds[2] = -1;
 	d->started_ns = clock_mono_ns();
 	d->started_utc_ns = clock_utc_ns();
@@ -620,8 +620,8 @@ int startup_undo(struct daemon *d)
 	world_destroy(d->world);
 	shm_folder_sweep(); /* killed engines have left their folders */
 	submit_destroy(d->submitter);
-	command_cancel_destroy(d->cancels);
-	command_hold_destroy(d->hold_requests);
+	command_cancel_drop(d);
+	command_hold_drop(d);
 	hold_destroy(d->holds);
 	lifecycle_destroy(d->lifecycle);
 	follow_destroy(d->follow);
