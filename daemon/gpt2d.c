@@ -52,9 +52,7 @@ static void say(const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	text_shorten(text);
-	for (char *c = text; *c != '\0'; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = '?';
+	text_printable(text, '?');
 	fprintf(stderr, "gpt2d: %s\n", text);
 }
 

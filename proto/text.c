@@ -21,6 +21,20 @@ void text_clean(char *text)
 	}
 }
 
+void text_printable(char *text, char control)
+{
+	size_t left, n;
+
+	text_clean(text);
+	for (left = strlen(text); left > 0; text += n, left -= n) {
+		const unsigned char *c = (const unsigned char *)text;
+
+		n = utf8_character(text, left);
+		if (c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0))
+			memset(text, control, n);
+	}
+}
+
 void text_shorten(char *text)
 {
 	enum { FIRST = 400, LAST = 100 };

@@ -7,6 +7,8 @@
 
 /* Replaces each byte that is not part of a UTF-8 character by '?'. */
 void text_clean(char *text);
+/* As text_clean, and replaces the bytes of each character that controls a terminal. */
+void text_printable(char *text, char control);
 /* Replaces the middle of each overlong word by "...". A UTF-8 character may be cut. */
 enum { TEXT_WORD_BYTES = 1000 };
 void text_shorten(char *text);

@@ -46,14 +46,6 @@ struct engine_output {
 	bool tail_cut; /* the first line is incomplete */
 };
 
-/* U+0080 to U+009F control a terminal too. The log itself checks single bytes only. */
-static void remove_c1(char *text)
-{
-	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
-		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
-			c[0] = c[1] = ' ';
-}
-
 static void log_line(const struct engine_output *o, const char *line, size_t n, int64_t over)
 {
 	char text[LINE_BYTES + 1], cut[64] = "";
@@ -61,8 +53,7 @@ static void log_line(const struct engine_output *o, const char *line, size_t n, 
 	for (size_t i = 0; i < n; i++)
 		text[i] = line[i] != '\0' ? line[i] : ' ';
 	text[n] = '\0';
-	text_clean(text);
-	remove_c1(text);
+	text_printable(text, ' ');
 	if (over > 0)
 		snprintf(cut, sizeof(cut), " (cut: it has %" PRId64 " bytes)", (int64_t)n + over);
 	log_write_engine(LOG_WARNING, "%s printed: %s%s", o->what, text, cut);

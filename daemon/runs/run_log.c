@@ -51,15 +51,6 @@ static void on_written(void *arg, int rc)
 			store_error_text(rc));
 }
 
-/* One line of printable text. */
-static void clean(char *text)
-{
-	for (char *c = text; *c != '\0'; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' ';
-	text_clean(text);
-}
-
 void run_log_write(struct run_log *log, struct run *run, int rank, enum log_level level,
 	const char *format, ...)
 {
@@ -78,7 +69,7 @@ void run_log_write(struct run_log *log, struct run *run, int rank, enum log_leve
 	va_start(args, format);
 	vsnprintf(line.message, sizeof(line.message), format, args);
 	va_end(args);
-	clean(line.message);
+	text_printable(line.message, ' ');
 	follow_event(log->follow, run->id, EVENT_LOG,
 		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
 			"level", log_level_name(level), "message", line.message));

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "proto/utf8.h"
+#include "proto/text.h"
 
 enum { ROOM = sizeof(((struct spec_errors *)0)->error) / sizeof(struct spec_error) };
 
@@ -12,29 +12,11 @@ bool spec_error_room(const struct spec_errors *errors)
 	return errors->n < ROOM;
 }
 
-/* Removes characters that control a terminal, and invalid UTF-8. */
-static void clean(char *s)
-{
-	size_t left = strlen(s);
-
-	while (left > 0) {
-		size_t n = utf8_character(s, left);
-		bool c1 = n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
-
-		if (n == 0 || c1 || (unsigned char)s[0] < 0x20 || s[0] == 0x7f) {
-			n = c1 ? 2 : 1;
-			memset(s, '?', n);
-		}
-		s += n;
-		left -= n;
-	}
-}
-
 static void mark_cut(char *s, size_t size, bool cut)
 {
 	if (cut)
 		memcpy(s + size - 4, "...", 4);
-	clean(s);
+	text_printable(s, '?');
 }
 
 void spec_error_add(
