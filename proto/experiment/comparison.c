@@ -11,20 +11,20 @@
 #include "proto/rpc.h"
 #include "proto/spec/spec_table.h"
 
-const struct comparison_mean_row comparison_means[COMPARISON_MEANS] = {
-	[MEAN_DATA] = {"data_mean_s", NULL, "data_mean_s"},
-	[MEAN_FORWARD] = {"forward_mean_s", NULL, "forward_mean_s"},
-	[MEAN_BACKWARD] = {"backward_mean_s", NULL, "backward_mean_s"},
-	[MEAN_OPTIMIZER] = {"optimizer_mean_s", NULL, "optimizer_mean_s"},
-	[MEAN_EXPOSED] = {"exposed_comm_mean_s", NULL, "exposed_comm_mean_s"},
-	[MEAN_TRANSFER] = {"exposed_transfer_mean_s", NULL, "exposed_transfer_mean_s"},
-	[MEAN_WAIT] = {"exposed_wait_mean_s", NULL, "exposed_wait_mean_s"},
-	[MEAN_MFU] = {"mfu", NULL, "mfu"},
-	[MEAN_HFU] = {"hfu", NULL, "hfu"},
-	[MEAN_SM_CLOCK] = {"sm_clock_mhz", "gpu", "sm_clock_mhz"},
-	[MEAN_POWER] = {"power_w", "gpu", "power_w"},
-	[MEAN_TEMPERATURE] = {"temperature_c", "gpu", "temperature_c"},
-	[MEAN_TIME_TO_LOSS] = {"time_to_loss_s", NULL, "time_to_loss_s"},
+const struct comparison_mean comparison_means[COMPARISON_MEANS] = {
+	{"data_mean_s", NULL},
+	{"forward_mean_s", NULL},
+	{"backward_mean_s", NULL},
+	{"optimizer_mean_s", NULL},
+	{"exposed_comm_mean_s", NULL},
+	{"exposed_transfer_mean_s", NULL},
+	{"exposed_wait_mean_s", NULL},
+	{"mfu", NULL},
+	{"hfu", NULL},
+	{"sm_clock_mhz", "gpu"},
+	{"power_w", "gpu"},
+	{"temperature_c", "gpu"},
+	{"time_to_loss_s", NULL},
 };
 
 const char *const comparison_class_names[] = {
@@ -180,10 +180,10 @@ static void add_times(struct comparison_arm *arm, const json_t *times)
 static void add_means(struct comparison_arm *arm, const json_t *summary, double tokens)
 {
 	for (size_t i = 0; i < COMPARISON_MEANS; i++) {
-		const struct comparison_mean_row *row = &comparison_means[i];
+		const struct comparison_mean *row = &comparison_means[i];
 		const json_t *object =
 			row->object ? json_object_get(summary, row->object) : summary;
-		const double value = comparison_number(object, row->member);
+		const double value = comparison_number(object, row->key);
 
 		arm->means[i].missing = arm->means[i].missing || isnan(value);
 		arm->means[i].sum += value * tokens;

@@ -14,28 +14,12 @@
 #include "proto/stats/verdict.h"
 
 /* Means over an arm's segments, weighted by measured tokens. null if a segment has none. */
-enum comparison_mean {
-	MEAN_DATA,
-	MEAN_FORWARD,
-	MEAN_BACKWARD,
-	MEAN_OPTIMIZER,
-	MEAN_EXPOSED,
-	MEAN_TRANSFER,
-	MEAN_WAIT,
-	MEAN_MFU,
-	MEAN_HFU,
-	MEAN_SM_CLOCK,
-	MEAN_POWER,
-	MEAN_TEMPERATURE,
-	MEAN_TIME_TO_LOSS,
-	COMPARISON_MEANS,
-};
-struct comparison_mean_row {
-	const char *key;    /* of the comparison */
+enum { COMPARISON_MEANS = 13 };
+struct comparison_mean {
+	const char *key;    /* of the summary and of the comparison */
 	const char *object; /* member of the summary that has it; NULL: the summary itself */
-	const char *member;
 };
-extern const struct comparison_mean_row comparison_means[COMPARISON_MEANS];
+extern const struct comparison_mean comparison_means[COMPARISON_MEANS];
 
 /* The largest change between an arm and the baseline that their different keys may cause. */
 enum comparison_class {
