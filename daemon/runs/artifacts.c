@@ -16,6 +16,7 @@
 #include "proto/base64.h"
 #include "proto/checkpoint.h"
 #include "proto/digest.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
@@ -404,24 +405,14 @@ static void reading_free(struct reading *r)
 static int reading_work(struct worker_job *job)
 {
 	struct reading *r = (struct reading *)job;
-	ssize_t n;
 	int fd, rc = run_files_open(r->dir, r->path, &fd, &r->size);
+	int64_t left;
 
 	if (rc < 0)
 		return rc;
-	if (r->offset > r->size)
-		rc = -ERANGE;
-	while (rc == 0 && (int64_t)r->n < r->wanted) {
-		n = pread(fd, r->bytes + r->n, (size_t)r->wanted - r->n,
-			(off_t)(r->offset + (int64_t)r->n));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			rc = -errno;
-		if (n <= 0)
-			break;
-		r->n += (size_t)n;
-	}
+	left = r->size - r->offset;
+	r->n = (size_t)(r->wanted < left ? r->wanted : left);
+	rc = left < 0 ? -ERANGE : file_read_at(fd, r->bytes, r->n, r->offset);
 	close(fd);
 	if (rc == 0) {
 		r->text = memory_zeroed(base64_length(r->n) + 1, 1);
