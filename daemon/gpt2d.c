@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/host/clock.h"
 #include "daemon/checks.h"
 #include "daemon/daemon.h"
 #include "daemon/startup.h"

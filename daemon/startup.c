@@ -2,13 +2,10 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/engines/checker.h"

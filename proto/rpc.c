@@ -1,6 +1,5 @@
 #include "proto/rpc.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>

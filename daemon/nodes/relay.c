@@ -1,6 +1,5 @@
 #include "daemon/nodes/relay.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <netdb.h>
 #include <stdint.h>

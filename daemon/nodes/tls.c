@@ -7,7 +7,6 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <openssl/ssl.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,17 @@
 #include "daemon/nodes/world.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 #include "daemon/engines/checker.h"
 #include "daemon/engines/engine_link.h"
 #include "daemon/nodes/members.h"
 #include "daemon/nodes/relay.h"
+#include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/text.h"

@@ -1,8 +1,6 @@
 #include "daemon/runs/experiment.h"
 
-#include <errno.h>
 #include <event2/event.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "daemon/runs/experiment_files.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

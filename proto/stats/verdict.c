@@ -1,6 +1,5 @@
 #include "proto/stats/verdict.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
