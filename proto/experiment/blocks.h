@@ -22,8 +22,8 @@ struct blocks_wanted {
 int64_t blocks_most(const struct spec *spec);
 
 /*
- * comparison: of the n blocks so far, all of them finished or void (comparison.h); NULL if no segment
- * of them is done, so that all are void. before: the last result, zeroed at first.
+ * comparison: of the n blocks so far, all of them finished or void (comparison.h); NULL if no
+ * segment of them is done, so that all are void. before: the last result, zeroed at first.
  */
 struct blocks_wanted blocks_decide(const struct spec *spec, const json_t *comparison, int64_t n,
 	const struct blocks_wanted *before);

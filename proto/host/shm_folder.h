@@ -12,7 +12,7 @@
 
 /* The first of the two names, also if UCX_POSIX_DIR is one of them. 0 or -ENAMETOOLONG. */
 int shm_folder_path(char *out, size_t out_bytes);
-/* The first folder with the second name of path that this user owns. 0, -ENOENT or -ENAMETOOLONG. */
+/* The first folder with the second name of path that this user owns: 0, or a negative errno. */
 int shm_folder_find(const char *path, char *out, size_t out_bytes);
 /*
  * Opens an existing one: a descriptor; -EPERM: owned by another user, or open to others; another
