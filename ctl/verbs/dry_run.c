@@ -170,7 +170,6 @@ static void print_plan(FILE *out, const json_t *plan)
 /* ---- the keys that an arm changes ---- */
 
 struct differences {
-	FILE *out;
 	size_t n;
 	bool buckets; /* in bucket sizes alone */
 };
@@ -183,17 +182,6 @@ static void count_difference(
 
 	d->n++;
 	d->buckets &= key == SPEC_KEY_REDUCE_BUCKET || key == SPEC_KEY_ALLGATHER_BUCKET;
-}
-
-static void print_difference(
-	const struct spec_row *row, const char *own, const char *others, void *arg)
-{
-	const struct differences *d = arg;
-	char clean[2][512];
-
-	term_clean(strcmp(own, "null") == 0 ? "absent" : own, clean[0], sizeof(clean[0]));
-	term_clean(strcmp(others, "null") == 0 ? "absent" : others, clean[1], sizeof(clean[1]));
-	fprintf(d->out, "    %s %s, not %s\n", row->key, clean[0], clean[1]);
 }
 
 static const json_t *plan_of(const json_t *row)
@@ -215,17 +203,18 @@ static bool same_plan(const json_t *plan, const json_t *first)
 }
 
 /* What arm has that the spec's first arm, the one of row first, does not have. */
-static void print_changes(
-	FILE *out, const struct spec *spec, size_t arm, const json_t *row, const json_t *first)
+static void print_changes(const struct term *t, const struct spec *spec, size_t arm,
+	const json_t *row, const json_t *first)
 {
-	struct differences d = {.out = out, .buckets = true};
+	struct differences d = {.buckets = true};
 
 	spec_differences(spec, arm, 0, count_difference, &d);
-	members_print(out, first, d.n > 0 ? "  differs from {arm}:\n" : "  the same as {arm}\n");
-	spec_differences(spec, arm, 0, print_difference, &d);
+	if (d.n == 0)
+		members_print(t->file, first, "  the same as {arm}\n");
+	show_differences(t, spec, arm);
 	if (d.n > 0 && d.buckets && same_plan(plan_of(row), plan_of(first))) {
-		fprintf(out, "  %-22s ", "identical plan");
-		members_print(out, first, "the engine runs this arm as it runs {arm}\n");
+		fprintf(t->file, "  %-22s ", "identical plan");
+		members_print(t->file, first, "the engine runs this arm as it runs {arm}\n");
 	}
 }
 
@@ -251,7 +240,7 @@ static void print_arm(const struct term *t, const json_t *rows, const struct spe
 	fputs(term_colour(t, TERM_PLAIN), t->file);
 	members_print(t->file, row, "  spec {spec_sha256:16|-}\n");
 	if (i > 0 && spec)
-		print_changes(t->file, spec, arm_of(spec, row), row, json_array_get(rows, 0));
+		print_changes(t, spec, arm_of(spec, row), row, json_array_get(rows, 0));
 	print_plan(t->file, plan_of(row));
 	print_lines(t->file, lines, i, false);
 }

@@ -79,15 +79,21 @@ static void print_difference(
 	const struct difference *d = arg;
 	char clean[2][512];
 
-	term_clean(own, clean[0], sizeof(clean[0]));
-	term_clean(baseline, clean[1], sizeof(clean[1]));
+	term_clean(strcmp(own, "null") == 0 ? "absent" : own, clean[0], sizeof(clean[0]));
+	term_clean(strcmp(baseline, "null") == 0 ? "absent" : baseline, clean[1], sizeof(clean[1]));
 	fprintf(d->term->file, "  %s: %s (%s: %s)\n", row->key, clean[0], d->first, clean[1]);
+}
+
+void show_differences(const struct term *t, const struct spec *spec, size_t arm)
+{
+	struct difference difference = {t, spec->arms[0].name};
+
+	spec_differences(spec, arm, 0, print_difference, &difference);
 }
 
 /* Ranks and stage of an arm, and the keys in which it differs from the first. */
 static void print_keys(const struct term *t, const struct spec *spec, const char *arm)
 {
-	struct difference difference = {t, spec->arms[0].name};
 	size_t i = 0;
 
 	while (i < spec->n_arms && strcmp(spec->arms[i].name, arm) != 0)
@@ -96,7 +102,7 @@ static void print_keys(const struct term *t, const struct spec *spec, const char
 		return;
 	fprintf(t->file, "  ranks %lld, stage %lld\n", (long long)spec->arms[i].config.gpus,
 		(long long)spec->arms[i].config.zero_stage);
-	spec_differences(spec, i, 0, print_difference, &difference);
+	show_differences(t, spec, i);
 }
 
 /* A plan takes most of a line. */

@@ -13,5 +13,7 @@ struct spec;
 int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_error *e);
 /* The spec in a reply; NULL with e (CTL_VERSION_MISMATCH). The caller frees it. */
 struct spec *show_spec(const json_t *reply, struct ctl_error *e);
+/* Prints the keys in which an arm differs from the first one, a line for each. */
+void show_differences(const struct term *t, const struct spec *spec, size_t arm);
 
 #endif

@@ -205,7 +205,7 @@ def test_dry_run_of_arms(spec, path):
         text = ctl("submit", spec, "--dry-run", path=path).stdout
     assert "ab: 3 arms, 6 segments" in text
     assert text.count("61,440 tokens") == 1 and text.index("61,440 tokens") < text.index("\narm a")
-    assert "  differs from a:\n    zero_optimization.reduce_bucket_size 64, not 500\n" in text
+    assert "  zero_optimization.reduce_bucket_size: 64 (a: 500)\n" in text
     assert "  the same as a\n" in text
     assert text.index("\narm b") < text.index("memory: activations    2.00 kB") < text.index("\narm c")
     assert text.endswith("\nwarning: both\nwarning: arm b: alone\n")
@@ -225,11 +225,11 @@ def test_dry_run_tells_of_an_arm_what_differs(spec, path):
     with FakeDaemon(path, **{"dry-run": dry_run}):
         text = ctl("submit", spec, "--dry-run", path=path).stdout
     printed = {part[0]: part.splitlines()[1:] for part in text.split("\narm ")[1:]}
-    assert [line.strip() for line in printed["b"] if line.strip()] == ["differs from a:", 'model.preset "custom", not "nano"', "model.dropout 0.1, not 0"]
+    assert [line.strip() for line in printed["b"] if line.strip()] == ['model.preset: "custom" (a: "nano")', "model.dropout: 0.1 (a: 0)"]
     assert [line.strip() for line in printed["c"] if line.strip()] == ["the same as a"]
     differences = [line.strip() for line in printed["d"] if line.strip()]
-    assert differences[0] == "differs from a:" and 'scheduler.type "WarmupLR", not "Constant"' in differences
-    assert f"seed {2**53 - 1}, not 1" in differences and "scheduler.params.warmup_min_lr 0, not absent" in differences
+    assert 'scheduler.type: "WarmupLR" (a: "Constant")' in differences
+    assert f"seed: {2**53 - 1} (a: 1)" in differences and "scheduler.params.warmup_min_lr: 0 (a: absent)" in differences
 
 
 def test_sweep(spec, path):
