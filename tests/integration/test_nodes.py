@@ -344,8 +344,8 @@ def test_a_member_of_another_build(nodes):
 
 
 @pytest.mark.parametrize("change, leader_says, member_says", [
-    ("key", "wrong key", "key"),
-    ("cluster", "no key of this cluster", "leader"),
+    ("key", "wrong key", "the leader refused the key"),
+    ("cluster", "no key of this cluster", "the leader knows no such node"),
 ])
 def test_a_member_with_another_key_or_cluster(nodes, change, leader_says, member_says):
     nodes.nodes.pop().kill()
