@@ -72,9 +72,6 @@ int run_transition(struct run *run, enum run_state to, const char *reason, int64
 		run->started_ns = 0;
 		run->segments_done = 0;
 	}
-	if (to == RUN_QUEUED)
-		memset(run->moved_ns, 0, sizeof(run->moved_ns));
-	run->moved_ns[to] = at_ns;
 	if (to == RUN_STARTING && run->started_ns == 0)
 		run->started_ns = at_ns;
 	run->ended_ns = run_state_ended(to) ? at_ns : 0;

@@ -49,12 +49,11 @@ struct run {
 	int64_t timeout_s; /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
-	int64_t writes;               /* lifecycle.h: states that are not durable yet */
-	bool end_pending;             /* lifecycle.h: it has ended, which is not durable yet */
-	enum run_state before;        /* its end, while it is not durable */
-	int64_t log_dropped;          /* run_log.h: lines since the last one that was written */
-	int64_t moved_ns[RUN_STATES]; /* UTC of each state in this attempt; 0: before the start */
-	TAILQ_ENTRY(run) link;        /* queue.h */
+	int64_t writes;        /* lifecycle.h: states that are not durable yet */
+	bool end_pending;      /* lifecycle.h: it has ended, which is not durable yet */
+	enum run_state before; /* its end, while it is not durable */
+	int64_t log_dropped;   /* run_log.h: lines since the last one that was written */
+	TAILQ_ENTRY(run) link; /* queue.h */
 };
 
 const char *run_state_name(enum run_state state);
