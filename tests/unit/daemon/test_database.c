@@ -1,6 +1,5 @@
 /* The database by itself: wherever its write-ahead log ends, each commit before that is there. */
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <sqlite3.h>
 

@@ -1,6 +1,5 @@
 /* The link between two gpt2d: a listener and a member in one event loop, over the loopback. */
 #include <netinet/in.h>
-#include <sys/stat.h>
 
 #include <event2/event.h>
 

@@ -1,6 +1,5 @@
 /* Files of a run: none outside its directory is ever listed, opened or removed. */
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "daemon/runs/run_files.h"
 #include "proto/artifact.h"

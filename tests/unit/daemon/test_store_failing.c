@@ -4,7 +4,6 @@
  */
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <sqlite3.h>
 

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #include "engine/checkpoint/fits.h"
 #include "engine/checkpoint/manifest.h"

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include "engine/comm/ucx_shm.h"
 #include "tests/unit/engine/ranks.h"

@@ -1,7 +1,6 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #include "engine/data/dataset.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,5 @@
 #include <math.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "engine/report/metrics_host.h"
 #include "proto/artifact.h"

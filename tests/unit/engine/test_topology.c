@@ -2,8 +2,6 @@
  * The topology of a made-up node: its /sys and /proc are in a folder, its GPUs in a library whose
  * path is the program's argument.
  */
-#include <sys/stat.h>
-
 #include <jansson.h>
 
 #include "engine/report/topology.h"
@@ -37,36 +35,18 @@ static const struct {
 	{"/sys/class/infiniband/mlx5_0/node_guid", "0001:0002:0003:0004\n"},
 };
 
-static void make_file(const char *root, const char *path, const char *text)
-{
-	char whole[512];
-	FILE *file;
-
-	snprintf(whole, sizeof(whole), "%s%s", root, path);
-	for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash;
-		slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(whole, 0700);
-		*slash = '/';
-	}
-	file = fopen(whole, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
-}
-
 static void test_a_node(void **state)
 {
 	static const char expected[] =
 		"{\"model\": \"Some CPU @ 2 GHz\", \"sockets\": 2, \"cores\": 2, \"threads\": 3, "
 		"\"numa\": [{\"node\": 0, \"cpus\": \"0-1\", \"memory_bytes\": 1048576}, "
 		"{\"node\": 1, \"cpus\": \"10\", \"memory_bytes\": null}]}";
-	char root[] = "/tmp/test_topology_XXXXXX", command[64], *cpu;
+	const char *root = *state;
+	char *cpu;
 	json_t *t, *gpu, *adapter;
 
-	assert_non_null(mkdtemp(root));
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		make_file(root, files[i].path, files[i].text);
+		test_put(root, files[i].path, files[i].text);
 	t = topology_read(root, library);
 	cpu = json_dumps(json_object_get(t, "cpu"), 0);
 	assert_string_equal(cpu, expected);
@@ -90,8 +70,6 @@ static void test_a_node(void **state)
 				 json_array_get(json_object_get(t, "interfaces"), 0), "mbit_s")),
 		25000);
 	json_decref(t);
-	snprintf(command, sizeof(command), "rm -r %s", root);
-	assert_int_equal(system(command), 0);
 }
 
 /* A folder without anything, and no driver. */
@@ -110,7 +88,7 @@ static void test_nothing(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_node),
+		TEST_IN_FOLDER(test_a_node),
 		cmocka_unit_test(test_nothing),
 	};
 

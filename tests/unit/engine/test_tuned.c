@@ -133,25 +133,6 @@ static struct spec_config some_config(void)
 	return (struct spec_config){.model = {.n_layer = 2, .n_embd = 128}, .micro_batch = 2};
 }
 
-static int make_dir(void **state)
-{
-	char *dir = strdup("/tmp/test_tuned.XXXXXX");
-
-	*state = dir;
-	return dir && mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/gpu-1.tuning", (char *)*state);
-	unlink(path);
-	rmdir(*state);
-	free(*state);
-	return 0;
-}
-
 static void cpu_makes_none(void **state)
 {
 	struct k_context ctx = {0};
@@ -340,9 +321,6 @@ static void no_place_for_it(void **state)
 }
 
 TEST_MAIN(cmocka_unit_test(cpu_makes_none), cmocka_unit_test(shapes_are_remembered),
-	cmocka_unit_test_setup_teardown(started_again, make_dir, remove_dir),
-	cmocka_unit_test_setup_teardown(guesses_are_not_for_ever, make_dir, remove_dir),
-	cmocka_unit_test_setup_teardown(rank_0_decides, make_dir, remove_dir),
-	cmocka_unit_test_setup_teardown(a_peer_that_never_answers, make_dir, remove_dir),
-	cmocka_unit_test_setup_teardown(a_broken_file_is_replaced, make_dir, remove_dir),
-	cmocka_unit_test(no_place_for_it))
+	TEST_IN_FOLDER(started_again), TEST_IN_FOLDER(guesses_are_not_for_ever),
+	TEST_IN_FOLDER(rank_0_decides), TEST_IN_FOLDER(a_peer_that_never_answers),
+	TEST_IN_FOLDER(a_broken_file_is_replaced), cmocka_unit_test(no_place_for_it))

@@ -1,6 +1,5 @@
 /* Files of choices: what is written is read again; what anybody changed in it is refused. */
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include "engine/train/tuning.h"
 #include "tests/unit/test.h"
@@ -165,29 +164,6 @@ static void names_are_plain(void **state)
 
 /* ---- the file ---- */
 
-static int make_dir(void **state)
-{
-	char *dir = strdup("/tmp/test_tuning.XXXXXX");
-
-	*state = dir;
-	return dir && mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/tuning/%s", (char *)*state, file);
-	unlink(path);
-	rmdir(path);
-	snprintf(path, sizeof(path), "%s/tuning", (char *)*state);
-	unlink(path);
-	rmdir(path);
-	rmdir(*state);
-	free(*state);
-	return 0;
-}
-
 static void kept_on_disk(void **state)
 {
 	struct k_choice choices[CHOICES], *out = NULL;
@@ -237,6 +213,5 @@ static void what_is_no_file(void **state)
 TEST_MAIN(cmocka_unit_test(read_as_written), cmocka_unit_test(order_does_not_matter),
 	cmocka_unit_test(none_is_a_set_too), cmocka_unit_test(another_gpu_is_told),
 	cmocka_unit_test(any_change_is_refused), cmocka_unit_test(numbers_too_large),
-	cmocka_unit_test(names_are_plain),
-	cmocka_unit_test_setup_teardown(kept_on_disk, make_dir, remove_dir),
-	cmocka_unit_test_setup_teardown(what_is_no_file, make_dir, remove_dir))
+	cmocka_unit_test(names_are_plain), TEST_IN_FOLDER(kept_on_disk),
+	TEST_IN_FOLDER(what_is_no_file))

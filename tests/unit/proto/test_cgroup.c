@@ -1,43 +1,14 @@
 /* A control group: its memory and processors, the narrowest limit, containers. */
 #include <sched.h>
-#include <sys/stat.h>
 
 #include "proto/host/cgroup.h"
 #include "tests/unit/test.h"
 
-static char root[64];
+static const char *root;
 
 static void put(const char *path, const char *text)
 {
-	char name[512];
-	FILE *f;
-
-	snprintf(name, sizeof(name), "%s%s", root, path);
-	for (char *c = name + strlen(root) + 1; *c; c++) {
-		if (*c != '/')
-			continue;
-		*c = '\0';
-		mkdir(name, 0700);
-		*c = '/';
-	}
-	f = fopen(name, "w");
-	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
-}
-
-static int make_root(void **state)
-{
-	strcpy(root, "/tmp/gpt2d-cgroup-XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -r '%s'", root);
-	return system(command);
+	test_put(root, path, text);
 }
 
 static void put_group(const char *path)
@@ -53,6 +24,7 @@ static void test_nothing(void **state)
 	struct cgroup_memory m;
 	char file[CGROUP_FILE_BYTES];
 
+	root = *state;
 	assert_int_equal(cgroup_memory_read(root, &m), -ENOENT);
 	assert_int_equal(cgroup_oom_kills(root, file), -ENOENT);
 	put_group("/a/b");
@@ -71,6 +43,7 @@ static void test_processors(void **state)
 {
 	cpu_set_t set;
 
+	root = *state;
 	assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
 	put_group("/p/b");
 	assert_int_equal(cgroup_processors(root), CPU_COUNT(&set));
@@ -89,6 +62,7 @@ static void test_memory(void **state)
 	struct cgroup_memory m;
 	char file[CGROUP_FILE_BYTES];
 
+	root = *state;
 	put_group("/a/b/c");
 	put("/sys/fs/cgroup/a/b/c/memory.max", "9000000\n");
 	put("/sys/fs/cgroup/a/b/c/memory.current", "8900000\n");
@@ -116,6 +90,7 @@ static void test_out_of_view(void **state)
 {
 	struct cgroup_memory m;
 
+	root = *state;
 	put_group("/../other");
 	put("/sys/fs/cgroup/memory.max", "7000000\n");
 	put("/other/memory.max", "5\n");
@@ -131,6 +106,7 @@ static void test_version_1(void **state)
 	struct cgroup_memory m;
 	char file[CGROUP_FILE_BYTES];
 
+	root = *state;
 	put("/proc/self/cgroup", "9:name=systemd:/x\n8:cpu,cpuacct:/d/7\n4:memory:/d/7\n0::/x\n");
 	put("/sys/fs/cgroup/x/memory.max", "5\n");
 	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -151,8 +127,6 @@ static void test_version_1(void **state)
 	assert_int_equal(cgroup_processors(root), 1);
 }
 
-TEST_MAIN(cmocka_unit_test_setup_teardown(test_nothing, make_root, remove_root),
-	cmocka_unit_test_setup_teardown(test_processors, make_root, remove_root),
-	cmocka_unit_test_setup_teardown(test_memory, make_root, remove_root),
-	cmocka_unit_test_setup_teardown(test_out_of_view, make_root, remove_root),
-	cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root))
+TEST_MAIN(TEST_IN_FOLDER(test_nothing), TEST_IN_FOLDER(test_processors),
+	TEST_IN_FOLDER(test_memory), TEST_IN_FOLDER(test_out_of_view),
+	TEST_IN_FOLDER(test_version_1))

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
 
 #include "proto/host/data_roots.h"
 #include "tests/unit/test.h"
