@@ -37,6 +37,16 @@ class RpcError(Exception):
         self.code, self.message, self.data = error["code"], error["message"], error.get("data")
 
 
+
+def refusal(call, *args, **params):
+    """The error of a request."""
+    try:
+        call(*args, **params)
+    except RpcError as error:
+        return error
+    raise AssertionError(f"{args} {params}: not refused")
+
+
 def spec(name="run", steps=3, **more):
     """The spec of a small run; more replaces or adds keys."""
     return {

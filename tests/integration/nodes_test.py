@@ -12,7 +12,7 @@ import pytest
 
 import nodes_hosts
 from cluster import Cluster
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Daemon, experiment, refusal, spec, wait_for
 
 pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
 FOUND_S = 10  # a fault is noticed within this time
@@ -236,9 +236,8 @@ def test_checkpoints_in_a_folder_of_each_node(hosts, two, tmp_path):
     """Each node has a folder with that name, but they are different folders."""
     with two.leader.client() as c:
         def wrong(folder):
-            with pytest.raises(RpcError) as refused:
-                c.submit(checkpointed("apart", 3, checkpoint={"at_end": True, "dir": str(folder)}))
-            return refused.value.data["errors"]
+            refused = refusal(c.submit, checkpointed("apart", 3, checkpoint={"at_end": True, "dir": str(folder)}))
+            return refused.data["errors"]
 
         (error,) = wrong(hosts.local)
         assert error["key"] == "checkpoint.dir"

@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from faults import KILL, LIBRARY, LISTEN, OWNER, Faults
-from helpers import BUILD, FAKE_ENGINE, ROOT, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, ROOT, Daemon, refusal, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 ONE, TWO = 61001, 61002  # uids of nobody in particular
@@ -252,15 +252,13 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
         second = c.submit(spec("led", 1, data=good))
         link.unlink()
         link.symlink_to(secret)
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("late", 1, data=good))
-        assert f"{link} is not below a data root of gpt2d ({data}), or does not exist" in refused.value.message
+        refused = refusal(c.submit, spec("late", 1, data=good))
+        assert f"{link} is not below a data root of gpt2d ({data}), or does not exist" in refused.message
         c.call("cancel", id=first)
         end = c.wait(second)
         assert end["state"] == "failed" and f"{link} is not below a data root of gpt2d ({data})" in end["reason"]
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("none", 1, data={"kind": "file", "train": str(data / "none.bin")}))
-        assert f"none.bin is not below a data root of gpt2d ({data}), or does not exist" in refused.value.message
+        refused = refusal(c.submit, spec("none", 1, data={"kind": "file", "train": str(data / "none.bin")}))
+        assert f"none.bin is not below a data root of gpt2d ({data}), or does not exist" in refused.message
 
 
 @pytest.fixture
@@ -276,7 +274,7 @@ def secret(home):
     return home / "closed"
 
 
-def refusal(d, path, uid=ONE, name="steals"):
+def refused_for(d, path, uid=ONE, name="steals"):
     """The error of a submission with that data, or None."""
     data = {"kind": "file", "train": str(path)}
     return as_user(d.socket, uid, ["submit", {"spec": spec(name, 1, data=data)}])[0].get("error")
@@ -287,7 +285,7 @@ def test_files_are_not_read_for_others_unless_said(home, secret):
     """Other users do not get gpt2d's rights; the error is the same for every file."""
     with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu", options=("--socket-mode", "0666")) as d, \
             d.client() as c:
-        answers = {refusal(d, path)["message"] for path in
+        answers = {refused_for(d, path)["message"] for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/tokens.bin", "/")}
         assert answers == {"spec refused: data.train: gpt2d runs as uid 0 and reads files for others, as uid 61001, "
             "below its data_roots only: none is set in gpt2d.conf (data_roots = / allows every file that gpt2d may "
@@ -307,10 +305,10 @@ def test_files_are_not_read_for_others_unless_said(home, secret):
 def test_data_roots_say_what_others_may_read(home, secret):
     engine = BUILD / "engine/gpt2-engine-cpu"
     with Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", "/")) as d:
-        assert refusal(d, secret / "tokens.bin") is None
+        assert refused_for(d, secret / "tokens.bin") is None
     with Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", str(home / "open"))) as d:
-        assert refusal(d, home / "open/tokens.bin") is None
-        reported = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
+        assert refused_for(d, home / "open/tokens.bin") is None
+        reported = {refused_for(d, path)["message"].replace(str(path), "PATH") for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
         assert reported == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist; put a copy below that folder"}
 
@@ -340,12 +338,11 @@ def test_what_is_said_of_files_that_cannot_be_read(home):
         with Daemon(home=home, prefix=prefix, engine=BUILD / "engine/gpt2-engine-cpu", options=roots) as d, d.client() as c:
             for name, why in reported.items():
                 path = f"{data}/{name}"
-                with pytest.raises(RpcError) as refused:
-                    c.submit(spec("none", 1, data={"kind": "file", "train": path}))
+                refused = refusal(c.submit, spec("none", 1, data={"kind": "file", "train": path}))
                 expected = f"{path}: {why}"
                 if roots and name not in found:
                     expected = f"{path} is not below a data root of gpt2d ({data}), or does not exist; put a copy below that folder"
-                assert refused.value.message == f"spec refused: data.train: {expected}", roots
+                assert refused.message == f"spec refused: data.train: {expected}", roots
 
 
 @ROOT_ONLY
@@ -355,7 +352,7 @@ def test_queued_before_the_settings_changed(home, secret):
     d = Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", "/"))
     with d.client() as c:
         c.call("drain")
-    assert refusal(d, secret / "tokens.bin") is None
+    assert refused_for(d, secret / "tokens.bin") is None
     assert d.stop() == 0
     with Daemon(home=home, engine=engine, options=("--socket-mode", "0666")) as d, d.client() as c:
         c.call("resume")
@@ -399,9 +396,9 @@ def test_links_between_roots(home, secret):
     with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu",
             options=("--socket-mode", "0666", "--data-roots", str(data), "--data-roots", str(more))) as d:
         for path in ("absolute", "relative", "../more/tokens.bin", "./tokens.bin"):
-            assert refusal(d, f"{data}/{path}") is None, path
+            assert refused_for(d, f"{data}/{path}") is None, path
         for path in ("out", "nowhere", "../closed/tokens.bin", "../closed/none"):
-            message = refusal(d, f"{data}/{path}")["message"]
+            message = refused_for(d, f"{data}/{path}")["message"]
             assert message == f"spec refused: data.train: {data}/{path} is not below a data root of gpt2d ({data}, ...), or does not exist; put a copy below that folder"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import engines
-from helpers import RpcError, experiment, spec, wait_for
+from helpers import experiment, refusal, spec, wait_for
 from test_ctl_daemon import CTL, ctl
 
 PIECE = 256 << 10
@@ -50,9 +50,7 @@ def test_list(daemon):
         assert all(f["announced"] == f["bytes"] for f in metrics)
         assert {f["segment"] for f in all_files(c, run, segment=3)} == {3}
         for params, code in (({"segment": 9}, -32602), ({"limit": 0}, -32602), ({"id": 9}, -32003)):
-            with pytest.raises(RpcError) as refused:
-                c.call("artifacts", **{"id": run, **params})
-            assert refused.value.code == code
+            assert refusal(c.call, "artifacts", **{"id": run, **params}).code == code
         assert "--segment 9: run 1 has 8 segments, the first is 1" in ctl(d, "artifacts", run, "--segment", 9).stderr
         assert "segments/008-" in ctl(d, "artifacts", run, "--segment", 8).stdout
         shown = c.call("show", id=run)["segments"][0]["artifacts"]
@@ -98,16 +96,10 @@ def test_no_way_out(daemon):
                 ("none", -32007), ("RUN_COMPLETE.txt/x", -32007), (".hidden", -32602), ("../secret", -32602),
                 ("/etc/passwd", -32602), ("x/../../secret", -32602), ("", -32602), (".", -32602),
                 ("a//b", -32602), ("x" * 5000, -32602)):
-            with pytest.raises(RpcError) as refused:
-                c.call("artifact-read", id=run, path=path)
-            assert refused.value.code == code, path
+            assert refusal(c.call, "artifact-read", id=run, path=path).code == code, path
         for params in ({"offset": 10 ** 6}, {"offset": -1}, {"bytes": 0}, {"bytes": PIECE + 1}):
-            with pytest.raises(RpcError) as refused:
-                c.call("artifact-read", id=run, path="RUN_COMPLETE.txt", **params)
-            assert refused.value.code == -32602
-        with pytest.raises(RpcError) as refused:
-            c.call("artifact-read", id=7, path="x")
-        assert refused.value.code == -32003
+            assert refusal(c.call, "artifact-read", id=run, path="RUN_COMPLETE.txt", **params).code == -32602
+        assert refusal(c.call, "artifact-read", id=7, path="x").code == -32003
 
 
 def test_a_folder_that_was_moved(daemon, tmp_path):
@@ -126,9 +118,8 @@ def test_a_folder_that_was_moved(daemon, tmp_path):
             assert (result.returncode, result.stderr) == (7, f"gpt2ctl: {said}\n"), result
             assert ctl(d, "artifacts", number, "--segment", 1).stderr == result.stderr
             if folder.parent.name == "runs":
-                with pytest.raises(RpcError) as refused:
-                    c.call("artifact-read", id=number, path="RUN_COMPLETE.txt")
-                assert (refused.value.code, refused.value.message) == (-32007, said)
+                refused = refusal(c.call, "artifact-read", id=number, path="RUN_COMPLETE.txt")
+                assert (refused.code, refused.message) == (-32007, said)
             folder.unlink()
             folder.write_text("")
             result = ctl(d, "artifacts", number)

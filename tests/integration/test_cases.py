@@ -12,7 +12,7 @@ import engines
 import pytest
 
 from client import ctl
-from helpers import ROOT, RpcError, spec
+from helpers import ROOT, refusal, spec
 
 HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
 GOOD = HEADER + struct.pack("<4000H", *(i % 96 for i in range(4000)))
@@ -44,9 +44,8 @@ def tree(folder):
 
 
 def refused(c, run):
-    with pytest.raises(RpcError) as wrong:
-        c.submit(run)
-    return wrong.value.message
+    wrong = refusal(c.submit, run)
+    return wrong.message
 
 
 def test_batch_numbers(daemon):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import UNCHECKED, RpcError, experiment, spec
+from helpers import UNCHECKED, experiment, refusal, spec
 
 
 def test_numbers_are_read_from_the_specs_text(daemon):
@@ -17,9 +17,8 @@ def test_numbers_are_read_from_the_specs_text(daemon):
         found = c.call("dry-run", spec=text.replace('"seed": 1', '"seed": 9007199254740993.0'))
         assert found["spec"]["seed"] == 9007199254740993
         for method in ("submit", "dry-run"):
-            with pytest.raises(RpcError) as refused:
-                c.call(method, spec=text.replace('"seed": 1', '"optimizer": {"params": {"lr": 1e-999}}'))
-            assert refused.value.data["errors"][0]["key"] == "optimizer.params.lr"
+            refused = refusal(c.call, method, spec=text.replace('"seed": 1', '"optimizer": {"params": {"lr": 1e-999}}'))
+            assert refused.data["errors"][0]["key"] == "optimizer.params.lr"
             c.last_id += 1
             c.send_raw(json.dumps({"jsonrpc": "2.0", "id": c.last_id, "method": method, "params": {"spec": spec()}}).encode() + b"\n")
             assert c.receive()["error"]["code"] == -32602
@@ -28,16 +27,12 @@ def test_numbers_are_read_from_the_specs_text(daemon):
 def test_checks_refuse(daemon):
     with daemon() as d, d.client() as c:
         for method in ("submit", "dry-run"):
-            with pytest.raises(RpcError) as refused:
-                c.call(method, spec=spec(seed=666))
-            assert refused.value.code == -32002
-            assert "train.bin: 5 tokens, 6 needed" in refused.value.message
-        with pytest.raises(RpcError) as refused:
-            c.call("submit", spec=spec(reduce_bucket_sise=1, seed="x"))
-        assert len(refused.value.data["errors"]) == 2
-        with pytest.raises(RpcError) as refused:
-            c.call("submit", spec='{\n"name": "x",\n"seed": true}')
-        assert any(e["line"] == 3 and e["key"] == "seed" for e in refused.value.data["errors"])
+            refused = refusal(c.call, method, spec=spec(seed=666))
+            assert refused.code == -32002
+            assert "train.bin: 5 tokens, 6 needed" in refused.message
+        assert len(refusal(c.call, "submit", spec=spec(reduce_bucket_sise=1, seed="x")).data["errors"]) == 2
+        refused = refusal(c.call, "submit", spec='{\n"name": "x",\n"seed": true}')
+        assert any(e["line"] == 3 and e["key"] == "seed" for e in refused.data["errors"])
         assert c.call("list")["runs"] == []
         assert c.call("dry-run", spec=experiment())["segments"] == 8
         assert c.call("list")["runs"] == []
@@ -52,9 +47,7 @@ def test_a_broken_checker(daemon, how, timeout, reason):
     with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", timeout)) as d:
         with d.client() as c:
             for _ in range(3):
-                with pytest.raises(RpcError) as refused:
-                    c.submit(spec())
-                assert refused.value.message == reason
+                assert refusal(c.submit, spec()).message == reason
             assert c.call("list")["runs"] == []
 
 
@@ -75,9 +68,7 @@ def test_a_silent_checker(daemon):
     with daemon(options=("--alive-timeout", "5", "--check-timeout", "3600")) as d, d.client() as c:
         c.call("dry-run", spec=spec())
         os.kill(checker_of(d), signal.SIGSTOP)
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec())
-        assert refused.value.message == f"{UNCHECKED}was silent for 5 s"
+        assert refusal(c.submit, spec()).message == f"{UNCHECKED}was silent for 5 s"
         assert c.call("dry-run", spec=spec())["segments"] == 1
 
 
@@ -101,11 +92,10 @@ def test_a_check_that_nobody_waits_for(daemon):
 def test_a_check_that_takes_too_long_names_its_file(daemon):
     with daemon(options=("--check-timeout", "6")) as d, d.client() as c:
         c.call("dry-run", spec=spec())  # it has started
-        with pytest.raises(RpcError) as refused:
-            c.submit(of_file("stuck"))
-        assert refused.value.message == (f"{UNCHECKED}did not answer within 6 s: it reads the whole file /nowhere/stuck.bin; raise "
+        refused = refusal(c.submit, of_file("stuck"))
+        assert refused.message == (f"{UNCHECKED}did not answer within 6 s: it reads the whole file /nowhere/stuck.bin; raise "
             "check_timeout in gpt2d.conf(5)")
-        assert refused.value.data == {"queued": False}
+        assert refused.data == {"queued": False}
         assert c.call("dry-run", spec=spec())["segments"] == 1
 
 
@@ -117,8 +107,7 @@ def test_stopped_while_a_spec_is_checked(daemon):
             third.call("status")
         d.process.terminate()
         for client, number in asked:
-            with pytest.raises(RpcError) as refused:
-                client.reply(number)
-            assert refused.value.message == "gpt2d is stopping; submit it again once gpt2d is back"
-            assert refused.value.code == -32005 and refused.value.data == {"queued": False}
+            refused = refusal(client.reply, number)
+            assert refused.message == "gpt2d is stopping; submit it again once gpt2d is back"
+            assert refused.code == -32005 and refused.data == {"queued": False}
         assert d.process.wait(60) == 0

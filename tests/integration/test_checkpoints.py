@@ -12,7 +12,7 @@ import pytest
 from client import ctl
 from engines import PROGRAM
 from faults import FAIL, KILL, LIBRARY, NEEDS_ROOM, Faults, sample
-from helpers import Daemon, RpcError, spec, wait_for
+from helpers import Daemon, RpcError, refusal, spec, wait_for
 
 STEPS, SAVED = 10, 5
 SECTIONS = ("master", "m", "v")
@@ -268,17 +268,15 @@ def test_what_cannot_be_resumed_is_refused():
                 (first["id"], {"data": {"kind": "synthetic", "synthetic_tokens": 3200}},
                     "sequences in the training data 32767, this run has 99"),
                 (first["id"], {"work": {"optimizer_steps": SAVED}}, "nothing left to train")]:
-            with pytest.raises(RpcError) as refused:
-                c.submit(clean(training("rest", resume_from=resume_from, **changes)))
-            assert [error["key"] for error in refused.value.data["errors"]] == ["resume_from"]
-            assert why in refused.value.data["errors"][0]["message"]
+            refused = refusal(c.submit, clean(training("rest", resume_from=resume_from, **changes)))
+            assert [error["key"] for error in refused.data["errors"]] == ["resume_from"]
+            assert why in refused.data["errors"][0]["message"]
         number = first["id"]
         manifest = folder / f"step-{SAVED}" / "manifest.json"
         text = manifest.read_text()
         manifest.write_text(text.replace('"schema_version": "1.0"', '"schema_version": "2.0"'))
-        with pytest.raises(RpcError) as refused:
-            c.submit(clean(training("rest", resume_from=number)))
-        assert 'schema_version: "2.0" is not supported (expected 1.0)' in refused.value.data["errors"][0]["message"]
+        refused = refusal(c.submit, clean(training("rest", resume_from=number)))
+        assert 'schema_version: "2.0" is not supported (expected 1.0)' in refused.data["errors"][0]["message"]
         # of a build that did not write the hash
         manifest.write_text("".join(line for line in text.splitlines(True) if "train_sha256" not in line))
         finish(c, training("rest", resume_from=number))
@@ -362,9 +360,8 @@ def test_where_checkpoints_may_be_written(tmp_path):
         own, _ = finish(c, training("root", SAVED, checkpoint={"at_end": True, "dir": str(tmp_path / "roots")}))
         assert list(steps_in(tmp_path / "roots" / f"{own['id']}-root")) == [SAVED]
         for folder in (tmp_path / "elsewhere", tmp_path / "missing"):
-            with pytest.raises(RpcError) as refused:
-                c.submit(clean(training("out", SAVED, checkpoint={"at_end": True, "dir": str(folder)})))
-            assert f"{folder} is not below checkpoint_roots of gpt2d.conf ({tmp_path / 'roots'})" in str(refused.value.data["errors"])
+            refused = refusal(c.submit, clean(training("out", SAVED, checkpoint={"at_end": True, "dir": str(folder)})))
+            assert f"{folder} is not below checkpoint_roots of gpt2d.conf ({tmp_path / 'roots'})" in str(refused.data["errors"])
         assert c.call("prune", keep=0)["runs"]
         assert list(steps_in(tmp_path / "roots" / "a" / f"{run['id']}-in")) == [SAVED]  # a user's folder is left alone
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import shapes
-from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, wait_for
+from helpers import BUILD, PATIENCE_S, experiment, read_until, refusal, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -182,9 +182,8 @@ def test_list_of_many(daemon):
 def test_words_are_those_of_the_daemon(daemon):
     """gpt2ctl knows states and levels before it asks: all that gpt2d takes, in its order."""
     def allowed(c, method, **params):
-        with pytest.raises(RpcError) as refused:
-            c.call(method, **params)
-        return re.split(", | or ", re.search(r"\((?:expected )?(.*)\)", str(refused.value))[1])
+        refused = refusal(c.call, method, **params)
+        return re.split(", | or ", re.search(r"\((?:expected )?(.*)\)", str(refused))[1])
 
     with daemon() as d, d.client() as c:
         states, ends, levels = allowed(c, "list", state="x"), allowed(c, "prune", state="x"), allowed(c, "logs", level="x")

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from helpers import PATIENCE_S, Daemon, RpcError, experiment, has_ended, spec, wait_for
+from helpers import PATIENCE_S, Daemon, experiment, has_ended, refusal, spec, wait_for
 
 
 def queue(c):
@@ -20,12 +20,6 @@ def waiting(c, run):
 def begun(c, run):
     wait_for(lambda: c.state(run) == "running", f"run {run} running")
     return run
-
-
-def refused(call, *args, **params):
-    with pytest.raises(RpcError) as error:
-        call(*args, **params)
-    return error.value
 
 
 # ---- priority ----
@@ -64,13 +58,13 @@ def test_priority_is_refused_where_it_means_nothing(daemon):
     with daemon() as d, d.client() as c:
         run = begun(c, c.submit(spec("long-ms20", 100000)))
         waits = c.submit(spec("waits"))
-        assert "is running" in refused(c.call, "priority", id=run, priority=1).message
-        error = refused(c.call, "priority", id=99, priority=1)
+        assert "is running" in refusal(c.call, "priority", id=run, priority=1).message
+        error = refusal(c.call, "priority", id=99, priority=1)
         assert error.code == -32003 and error.message == "run 99: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
         for value in (101, -101, 1 << 40):
-            assert "-100 to 100" in refused(c.call, "priority", id=waits, priority=value).message
-            assert "-100 to 100" in refused(c.call, "submit", spec=spec(), priority=value).message
-        assert refused(c.call, "priority", id=waits, priority="high").code == -32602
+            assert "-100 to 100" in refusal(c.call, "priority", id=waits, priority=value).message
+            assert "-100 to 100" in refusal(c.call, "submit", spec=spec(), priority=value).message
+        assert refusal(c.call, "priority", id=waits, priority="high").code == -32602
         assert queue(c) == [waits]
         c.call("cancel", id=run)
 
@@ -101,9 +95,9 @@ def test_rerun_of_is_kept(tmp_path):
             run = c.submit(spec("first"))
             again = c.call("submit", spec=c.call("show", id=run)["spec"], rerun_of=run)["id"]
             assert c.wait(again)["state"] == "done"
-            error = refused(c.call, "submit", spec=spec(), rerun_of=99)
+            error = refusal(c.call, "submit", spec=spec(), rerun_of=99)
             assert error.code == -32003 and "rerun_of: run 99: no such run" in error.message
-            assert refused(c.call, "submit", spec=spec(), rerun_of=-1).code == -32602
+            assert refusal(c.call, "submit", spec=spec(), rerun_of=-1).code == -32602
         d.kill()
         d.start()
         with d.client() as c:
@@ -164,7 +158,7 @@ def test_drain_waits_for_the_run(daemon):
         token = c.ask("drain", wait=True)
         wait_for(lambda: other.call("status")["drained"], "drained again")
         other.call("resume")
-        error = refused(c.reply, token)
+        error = refusal(c.reply, token)
         assert error.code == -32005 and "resumed meanwhile" in error.message
         # a client that goes away while it waits harms nothing
         third.ask("drain", wait=True)
@@ -256,7 +250,7 @@ def test_warm_that_fails_says_why(tmp_path):
         d.environment["GPT2D_FAKE_START"] = "dead"
         d.start()
         with d.client() as c:
-            error = refused(c.call, "warm", wait=True)
+            error = refusal(c.call, "warm", wait=True)
             assert error.code == -32005 and "exited with status 9" in error.message
             assert "gpt2ctl status" in error.message
             wait_for(lambda: waiting(c, queued).startswith("engines: "), "the reason")
@@ -324,6 +318,6 @@ def test_a_shutdown_answers_who_waits(daemon):
         token = c.ask("drain", wait=True)
         wait_for(lambda: other.call("status")["drained"], "drained")
         other.call("shutdown", now=True)
-        assert "is stopping" in refused(c.reply, token).message
+        assert "is stopping" in refusal(c.reply, token).message
         assert d.process.wait(PATIENCE_S) == 0
         d.start()

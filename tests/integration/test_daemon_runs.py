@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, RpcError, experiment, folders, has_ended, spec, wait_for
+from helpers import BUILD, PATIENCE_S, experiment, folders, has_ended, refusal, spec, wait_for
 
 
 def methods(events, name):
@@ -82,9 +82,8 @@ def test_fewer_ranks_than_there_are(daemon):
         run = c.submit(spec("two", gpus=2))  # the engine asserts that it is one of the world
         assert c.wait(run)["state"] == "done"
         assert c.call("show", id=run)["run"]["gpus"] == 2
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("four", gpus=4))
-        assert refused.value.code == -32002 and refused.value.data["errors"][0]["key"] == "gpus"
+        refused = refusal(c.submit, spec("four", gpus=4))
+        assert refused.code == -32002 and refused.data["errors"][0]["key"] == "gpus"
 
 
 def test_first_in_first_out(daemon):
@@ -360,10 +359,9 @@ def test_no_such_run(daemon):
     with daemon() as d, d.client() as c:
         for method in ("cancel", "show", "follow"):
             for run in (0, 7, -1, 2**62):
-                with pytest.raises(RpcError) as refused:
-                    c.call(method, id=run)
-                assert refused.value.code == -32003
-                assert refused.value.message == f"run {run}: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
+                refused = refusal(c.call, method, id=run)
+                assert refused.code == -32003
+                assert refused.message == f"run {run}: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
 
 
 # ---- engines that do not get ready ----

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, Daemon, RpcError, agrees, experiment, figure, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, agrees, experiment, figure, refusal, spec, wait_for
 
 
 MANUAL = Path(__file__).resolve().parents[2] / "daemon" / "gpt2d.8"
@@ -331,9 +331,7 @@ def test_who_has_the_database_locked_is_told(tmp_path):
         reader.execute("select count(*) from runs").fetchall()
         writer = lock(database)
         said = f"{database}: another process has it locked; {advice(database)}"
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("refused"))
-        assert refused.value.message == f"the run is not queued: gpt2d could not store it: {said}"
+        assert refusal(c.submit, spec("refused")).message == f"the run is not queued: gpt2d could not store it: {said}"
         store = c.call("status")["store"]
         assert store["errno"] == "EBUSY" and store["advice"] == advice(database)
         assert store["error"] == "another process has it locked"

@@ -13,7 +13,7 @@ import pytest
 
 from engines import PROGRAM
 from faults import CLOSE, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all, check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait
-from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, figure, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, figure, refusal, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 
@@ -129,10 +129,9 @@ def test_full_disk_is_told(tmp_path, faults):
         assert store["path"] == str(d.state / "gpt2d.db")
         assert store["errno"] == "ENOSPC" and store["error"] == "No space left on device"
         assert store["advice"].startswith("make room on /") and store["since"].endswith("Z")
-        with pytest.raises(RpcError) as reported:
-            c.call("cancel", id=run)
-        assert reported.value.code == -32006
-        assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in reported.value.message
+        reported = refusal(c.call, "cancel", id=run)
+        assert reported.code == -32006
+        assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in reported.message
         status = other.call("status")
         assert status["counts"]["cancelled"] == 0 and status["counts"]["running"] == 1 and status["running"] is None
         assert status["waiting"].startswith(
@@ -144,22 +143,14 @@ def test_full_disk_is_told(tmp_path, faults):
         text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
             check=True, env={**os.environ, "GPT2D_SOCKET": str(d.socket)}).stdout
         assert "gpt2d.db has been failing since " in text and "make room on /" in text
-        with pytest.raises(RpcError) as refused:
-            other.submit(spec("refused"))
-        assert refused.value.code == -32006 and "No space left on device" in refused.value.message
+        refused = refusal(other.submit, spec("refused"))
+        assert refused.code == -32006 and "No space left on device" in refused.message
         faults.daemon.disarm()
         accepted = other.submit(spec("accepted"))  # at once, not when the next try is due
         assert other.call("status")["store"] is None
         assert other.wait(waits)["state"] == "done"
         assert other.wait(accepted)["state"] == "done"
         assert other.state(run) == "cancelled"
-
-
-def refusal(call, *args, **params):
-    """The error of a request."""
-    with pytest.raises(RpcError) as refused:
-        call(*args, **params)
-    return refused.value
 
 
 def test_sync_without_room_is_no_io_error(tmp_path, faults):
@@ -205,12 +196,11 @@ def test_the_state_directory_is_replaced(tmp_path):
         wait_for(lambda: (d.state / "runs" / "2-queued").exists(), "that it is made ready")
         os.rename(d.state, tmp_path / "moved")
         d.state.mkdir()
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("lost"))
-        assert refused.value.code == -32006
+        refused = refusal(c.submit, spec("lost"))
+        assert refused.code == -32006
         assert (f"{d.state}/gpt2d.db: the file was removed, moved or replaced while gpt2d had it open; restore the file, or restart gpt2d"
-            in refused.value.message)
-        assert refused.value.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
+            in refused.message)
+        assert refused.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
         assert refusal(c.call, "cancel", id=queued).message.endswith(
             "; gpt2d retries as long as it runs")
         d.state.rmdir()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from helpers import RpcError, experiment, read_until, spec, wait_for
+from helpers import experiment, read_until, refusal, spec, wait_for
 from test_ctl_daemon import CTL, ctl, environment, started
 
 
@@ -45,9 +45,7 @@ def test_what_is_said(daemon):
         assert logged(c, ended)[0][-1]["message"] == "cancelled: asked for"
         assert f"run {ended}: cancelled: asked for\n" in d.said()
         for params, code in (({"id": 9}, -32003), ({"level": "loud"}, -32602), ({"limit": 0}, -32602)):
-            with pytest.raises(RpcError) as refused:
-                c.call("logs", **{"id": run, **params})
-            assert refused.value.code == code
+            assert refusal(c.call, "logs", **{"id": run, **params}).code == code
 
 
 def test_a_failed_run_is_a_warning_of_gpt2d(daemon):
@@ -144,7 +142,6 @@ def test_its_own(daemon):
         assert result.returncode == 0 and " gpt2d: engines: 1 ready after " in result.stdout
         with d.client() as c:
             for _ in range(300):
-                with pytest.raises(RpcError):
-                    c.call("cancel", id=99)
+                refusal(c.call, "cancel", id=99)
             page = c.call("logs", limit=1000)
             assert page["dropped"] > 0 and len(page["lines"]) <= 256 and page["id"] is None

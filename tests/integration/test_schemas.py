@@ -16,7 +16,7 @@ import pytest
 import shapes
 from engines import PROGRAM
 from faults import FAIL, LIBRARY, NEEDS_ROOM, Faults
-from helpers import BUILD, ROOT, RpcError, experiment, spec, wait_for
+from helpers import BUILD, ROOT, experiment, refusal, spec, wait_for
 from test_ctl_daemon import ctl, started
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -206,8 +206,7 @@ def test_a_store_that_fails(daemon, tmp_path):
         wait_for(lambda: c.call("status")["daemon"]["clients"] == 3, "the follower")
         assert json.loads(follows.stdout.readline())["kind"].startswith("run.")
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-        with pytest.raises(RpcError):
-            c.submit(spec("refused"))
+        refusal(c.submit, spec("refused"))
         assert lines(ctl(d, "status", "--json"))[0]["store"]["errno"] == "ENOSPC"
         faults.daemon.disarm()
         wait_for(lambda: c.call("status")["store"] is None, "its end")

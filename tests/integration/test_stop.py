@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, refusal, spec, wait_for
 
 
 @pytest.mark.parametrize("number, environment, reason", [(signal.SIGTERM, {}, "daemon_stop: "), (signal.SIGINT, {}, "daemon_stop: "),
@@ -107,9 +107,7 @@ def test_shutdown_waits_for_the_run(tmp_path):
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
             assert c.call("shutdown") == {"running": run, "stopping": False}
-            with pytest.raises(RpcError) as refused:
-                c.submit(spec("late"))
-            assert refused.value.code == -32005
+            assert refusal(c.submit, spec("late")).code == -32005
             c.call("follow", id=run)
             d.unhold()
             assert c.followed(run)[-1]["params"]["state"] == "done"

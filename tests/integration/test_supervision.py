@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, FAKE_ENGINE, UNCHECKED, Daemon, RpcError, experiment, has_ended, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, UNCHECKED, Daemon, experiment, has_ended, refusal, spec, wait_for
 
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
@@ -187,9 +187,7 @@ def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says)
         reason = f"could not be started: {engine}: {says}"
         wait_for(lambda: c.call("status")["engine"]["reason"] == f"engine_lost: rank 0 {reason}", "the reason")
         assert f"error engines: engine_lost: rank 0 {reason}\n" in d.said()
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("next"))
-        assert refused.value.message == f"{UNCHECKED}{reason}"
+        assert refusal(c.submit, spec("next")).message == f"{UNCHECKED}{reason}"
         shutil.copy(FAKE_ENGINE, tmp_path / "new")
         os.replace(tmp_path / "new", engine)
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")

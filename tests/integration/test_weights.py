@@ -10,7 +10,7 @@ import pytest
 import engines
 from client import ctl
 from gpt2_model import Model, flat, read
-from helpers import RpcError, spec, wait_for
+from helpers import RpcError, refusal, spec, wait_for
 
 
 pytestmark = pytest.mark.skipif(not engines.PROGRAM.exists(), reason="no engine was built")
@@ -66,29 +66,28 @@ def test_a_file_that_does_not_fit_is_refused(daemon, tmp_path):
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
-        def refusal(**more):
-            with pytest.raises(RpcError) as error:
-                c.submit({**good, **more})
-            first = error.value.data["errors"][0]
+        def refused(**more):
+            error = refusal(c.submit, {**good, **more})
+            first = error.data["errors"][0]
             return f"{first['key']}: {first['message']}"
 
-        assert refusal(model={**model.spec(), "n_layer": 3}) == \
+        assert refused(model={**model.spec(), "n_layer": 3}) == \
             f"init_from.safetensors: {path}: tensor transformer.h.2.mlp.c_proj.weight is missing"
-        assert "the spec's model (n_layer 1) has no such tensor" in refusal(model={**model.spec(), "n_layer": 1})
-        assert "shape [257, 16], the spec's model needs [300, 16]" in refusal(model={**model.spec(), "vocab_size": 300})
+        assert "the spec's model (n_layer 1) has no such tensor" in refused(model={**model.spec(), "n_layer": 1})
+        assert "shape [257, 16], the spec's model needs [300, 16]" in refused(model={**model.spec(), "vocab_size": 300})
         path.write_bytes(whole[:-1])
-        assert "not within the" in (message := refusal()) and "truncated" in message
+        assert "not within the" in (message := refused()) and "truncated" in message
         for start, kind in ((b"PK\3\4", "is a PyTorch file"), (b"\x80\2}q", "is a Python pickle"), (b"{\n  ", "is a JSON file"),
                 (b"version https://git-lfs", "is a Git LFS pointer (git lfs pull")):
             path.write_bytes(start + bytes(100))
-            assert kind in refusal()
-        assert "is a folder (expected a file" in refusal(init_from={"safetensors": str(tmp_path)})
+            assert kind in refused()
+        assert "is a folder (expected a file" in refused(init_from={"safetensors": str(tmp_path)})
         path.write_bytes(b"\xff" * 8 + whole[8:])
-        assert "a header of 18446744073709551615 bytes" in refusal()
+        assert "a header of 18446744073709551615 bytes" in refused()
         path.write_bytes(b"no weights")
-        assert "no safetensors file" in refusal()
+        assert "no safetensors file" in refused()
         path.unlink()
-        assert refusal() == f"init_from.safetensors: {path}: No such file or directory"
+        assert refused() == f"init_from.safetensors: {path}: No such file or directory"
 
 
 def test_only_below_the_data_roots(daemon, tmp_path):
@@ -101,10 +100,9 @@ def test_only_below_the_data_roots(daemon, tmp_path):
     (inside / "link.safetensors").symlink_to(outside / "model.safetensors")
     with daemon(engine=engines.PROGRAM, options=("--data-roots", str(inside))) as d, d.client() as c:
         for path in (outside / "model.safetensors", inside / "link.safetensors"):
-            with pytest.raises(RpcError) as error:
-                c.submit({**good, "init_from": {"safetensors": str(path)}})
-            assert error.value.data["errors"][0]["key"] == "init_from.safetensors"
-            assert "is not below a data root" in error.value.message
+            error = refusal(c.submit, {**good, "init_from": {"safetensors": str(path)}})
+            assert error.data["errors"][0]["key"] == "init_from.safetensors"
+            assert "is not below a data root" in error.message
         assert c.wait(c.submit(good))["state"] == "done"
 
 
@@ -179,15 +177,11 @@ def test_greedy_is_the_models(daemon, tmp_path, tied, gelu):
         reply = answer(d, "generate", run, "--prompt-ids", "3,1,4,1,5")
         shown = ctl("generate", run, "--prompt-ids", "3,1,4,1,5", "-n", 3, path=d.socket)
         whole = c.call("generate", id=run, prompt=prompt, tokens=95)
-        with pytest.raises(RpcError) as error:
-            c.call("generate", id=run, prompt=prompt, tokens=96)
-        assert "5 tokens and 96 more: the model has 100 positions\nadd at most 95: --tokens 95" in error.value.message
-        with pytest.raises(RpcError) as error:
-            c.call("generate", id=run, prompt=[1] * 100)
-        assert "a prompt of 100 tokens is too long: the model has 100 positions (at most 99 tokens" in error.value.message
-        with pytest.raises(RpcError) as error:
-            c.call("generate", id=run, prompt=[41])
-        assert "token 41 of the prompt: the model has 41 tokens (0 to 40)" in error.value.message
+        error = refusal(c.call, "generate", id=run, prompt=prompt, tokens=96)
+        assert "5 tokens and 96 more: the model has 100 positions\nadd at most 95: --tokens 95" in error.message
+        error = refusal(c.call, "generate", id=run, prompt=[1] * 100)
+        assert "a prompt of 100 tokens is too long: the model has 100 positions (at most 99 tokens" in error.message
+        assert "token 41 of the prompt: the model has 41 tokens (0 to 40)" in refusal(c.call, "generate", id=run, prompt=[41]).message
     assert reply["tokens"] == tokens and reply["log_probs"] == pytest.approx(log_probs, abs=1e-4)
     assert reply["step"] == 1 and reply["vocab_size"] == 41 and not reply["stopped"] and reply["tokens_per_sec"] > 0
     assert len(whole["tokens"]) == 95 and whole["tokens"][:50] == tokens
@@ -261,9 +255,8 @@ def test_not_while_a_run_trains(daemon, tmp_path):
         run = saved(d, c, init_spec(model, tmp_path))
         long = c.submit(spec("long", 1000000))
         wait_for(lambda: c.call("show", id=long)["run"]["state"] == "running", "the long run")
-        with pytest.raises(RpcError) as error:
-            c.call("generate", id=run, prompt=[1])
-        assert f"run {long} is with the engines" in error.value.message and error.value.code == -32005
+        error = refusal(c.call, "generate", id=run, prompt=[1])
+        assert f"run {long} is with the engines" in error.message and error.code == -32005
         c.call("cancel", id=long)
         number = c.ask("generate", id=run, prompt=[1], tokens=8000)
         with pytest.raises(RpcError) as error:
@@ -281,9 +274,7 @@ def test_engines_that_were_idle_are_started(daemon, tmp_path):
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
         run = saved(d, c, init_spec(model, tmp_path))
         c.call("release", wait=True)
-        with pytest.raises(RpcError) as error:
-            c.call("generate", id=run, prompt=[1])
-        assert "gpt2ctl warm" in error.value.message
+        assert "gpt2ctl warm" in refusal(c.call, "generate", id=run, prompt=[1]).message
         c.call("warm")
         assert c.call("generate", id=run, prompt=[1])["tokens"]
 

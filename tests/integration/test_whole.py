@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import engines
-from helpers import RpcError, spec
+from helpers import refusal, spec
 
 
 def shown_done(c, run):
@@ -98,12 +98,11 @@ def test_a_refusal_for_memory_names_what_would_fit(daemon):
         memory = c.call("dry-run", spec=run)["arms"][0]["check"]["memory"]
         per_sequence = memory["activations_selective_bytes"] / run["train_micro_batch_size_per_gpu"]
         run["train_micro_batch_size_per_gpu"] = int(memory["available_bytes"] / per_sequence) + 1
-        with pytest.raises(RpcError) as refused:
-            c.submit(run)
+        refused = refusal(c.submit, run)
         assert not c.call("list")["runs"]
         run["activation_checkpointing"] = "full"
         memory = c.call("dry-run", spec=run)["arms"][0]["check"]["memory"]
-    error = refused.value.data["errors"][0]
+    error = refused.data["errors"][0]
     assert error["key"] == "train_micro_batch_size_per_gpu"
     assert re.search(r"^memory: [\d.]+ [GT]B planned.*, [\d.]+ GB available", error["message"]), error
     assert "; largest of a rank: activations, " in error["message"]
