@@ -9,7 +9,7 @@ const struct schema_row schema_outputs[] = {
 	{"submit", SCHEMA_MORE, ""},
 	{"arms", "[text]", "in the order of the spec"},
 	{"dir", "?text", "where its artifacts will be"},
-	{"warnings", "?[text]", "warnings of its checks"},
+	{"warnings", "?[text]", "of its checks; and that the spec has one arm"},
 
 	{"artifacts", SCHEMA_MORE, ""},
 	{"copied_to", "?text", "the folder given with --copy"},

@@ -77,7 +77,7 @@ static bool is_open(const json_t *run)
 static void print_failure(const struct term *t, const json_t *comparison)
 {
 	const json_t *run = json_object_get(comparison, "run"), *segment;
-	char state[32], reason[600], own[600], arm[80];
+	char state[32], reason[600], own[600];
 	size_t i;
 
 	format_string(run, "state", "?", state, sizeof(state));
@@ -88,9 +88,8 @@ static void print_failure(const struct term *t, const json_t *comparison)
 		term_colour(t, TERM_PLAIN),
 		*reason ? text_reason(state, reason) : "no reason known");
 	json_array_foreach(json_object_get(comparison, "failed"), i, segment) {
-		fprintf(t->file, "  segment %lld (%s) %s",
-			(long long)format_int(segment, "segment", 0), name_of(segment, arm),
-			format_string(segment, "state", "", state, sizeof(state)));
+		members_print(t->file, segment, "  segment {segment} ({arm|}) {state|}");
+		format_string(segment, "state", "", state, sizeof(state));
 		if (*format_string(segment, "reason", "", own, sizeof(own)) &&
 			strcmp(own, reason) != 0)
 			fprintf(t->file, ": %s", text_reason(state, own));
@@ -102,7 +101,7 @@ static void print_failure(const struct term *t, const json_t *comparison)
 static void print_arms(const struct term *t, const json_t *comparison)
 {
 	const json_t *arm, *difference;
-	char name[80], plan[200], key[160], own[80], base[80], base_name[80];
+	char plan[200], key[160], own[80], base[80], base_name[80];
 	struct page p = {.term = t};
 	size_t i, k;
 
@@ -111,10 +110,9 @@ static void print_arms(const struct term *t, const json_t *comparison)
 		if (comparison_text_hidden(comparison, arm))
 			continue;
 		text_plan(json_object_get(arm, "plan"), plan, sizeof(plan));
-		page_part(&p, "%s", name_of(arm, name));
+		page_members(&p, arm, "{arm|}");
 		page_part(&p, "%s", plan);
-		page_part(&p, "ranks %lld, stage %lld", (long long)format_int(arm, "ranks", 0),
-			(long long)format_int(arm, "zero_stage", 0));
+		page_members(&p, arm, "ranks {ranks|0}, stage {zero_stage|0}");
 		if (json_is_true(json_object_get(arm, "failed")))
 			page_part(&p, "failed");
 		page_end(&p);
