@@ -47,11 +47,6 @@ struct view {
 	int64_t every, seen; /* every how many losses one is kept; number of losses seen */
 };
 
-static void view_init(struct view *v)
-{
-	*v = (struct view){.segment = -1, .every = 1, .reply_s = CLIENT_REPLY_S};
-}
-
 /* On a new connection no run is followed. */
 static void forget_run(struct view *v)
 {
@@ -477,12 +472,13 @@ static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 		.ctl = ctl,
 		.interval_ns = (int64_t)(options_real(args, "interval", 1.0) * 1e9),
 		.left = options_int(args, "count", terminal || ctl->output.json ? -1 : 1),
+		.view = {.segment = -1,
+			.every = 1,
+			.reply_s = terminal ? SCREEN_REPLY_S : CLIENT_REPLY_S},
 	};
 	struct screen screen;
 	int exit;
 
-	view_init(&top.view);
-	top.view.reply_s = terminal ? SCREEN_REPLY_S : CLIENT_REPLY_S;
 	exit = client_open(&ctl->link, &top.client, e);
 	if (exit)
 		return e->exit;
