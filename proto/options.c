@@ -264,14 +264,15 @@ const char *options_string(const struct options *o, const char *name, const char
 	return otherwise;
 }
 
-size_t options_all(const struct options *o, const char *name, const char **values)
+const char **options_all(const struct options *o, const char *name, size_t *n)
 {
-	size_t n = 0;
+	const char **values = memory_zeroed(o->n_values + 1, sizeof(*values));
 
+	*n = 0;
 	for (size_t i = 0; i < o->n_values; i++)
 		if (strcmp(o->values[i].row->name, name) == 0)
-			values[n++] = o->values[i].text;
-	return n;
+			values[(*n)++] = o->values[i].text;
+	return values;
 }
 
 int64_t options_int(const struct options *o, const char *name, int64_t otherwise)

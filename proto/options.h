@@ -60,8 +60,8 @@ bool options_has(const struct options *o, const char *name);
  * The last value of the option, or otherwise. options_read has checked numbers against their rows.
  */
 const char *options_string(const struct options *o, const char *name, const char *otherwise);
-/* All values of the option, in the order given: how many. values has room for n_values. */
-size_t options_all(const struct options *o, const char *name, const char **values);
+/* All *n values of the option, in the order given: an array for n_values + 1, the caller's. */
+const char **options_all(const struct options *o, const char *name, size_t *n);
 int64_t options_int(const struct options *o, const char *name, int64_t otherwise);
 double options_real(const struct options *o, const char *name, double otherwise);
 

@@ -16,15 +16,6 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* The values of --set, the caller's array. */
-static const char **sets_of(const struct options *args, size_t *n)
-{
-	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
-
-	*n = options_all(args, "set", sets);
-	return sets;
-}
-
 /* ---- the list ---- */
 
 static bool is_lost(const struct deepspeed_note *n)
@@ -79,7 +70,7 @@ static int read_source(
 	size_t n_sets;
 	int exit = 0;
 
-	sets = sets_of(source->args, &n_sets);
+	sets = options_all(source->args, "set", &n_sets);
 	if (deepspeed_import(source->text, source->n, sets, n_sets, import, errors) != 0) {
 		spec_source_report(&ctl->output, source, errors);
 		exit = CTL_USAGE;
@@ -153,7 +144,7 @@ static int print_spec(
 	struct output *o = &ctl->output;
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec_options how = {.base_dir = source->folder};
-	const char **sets = sets_of(source->args, &how.n_sets);
+	const char **sets = options_all(source->args, "set", &how.n_sets);
 	json_t *object = NULL;
 	char *text = NULL;
 	int exit = 0;

@@ -6,7 +6,6 @@
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
-#include "proto/host/memory.h"
 
 enum { LIMIT_DEFAULT = 50, PAGE_RUNS = 1000 };
 
@@ -100,8 +99,8 @@ static void print_list(struct output *o, const json_t *reply)
 
 static int run(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	const char **states = memory_zeroed(args->n_values + 1, sizeof(*states));
-	const size_t n_states = options_all(args, "state", states);
+	size_t n_states;
+	const char **states = options_all(args, "state", &n_states);
 	json_t *newest = json_array(), *runs = json_array(), *result;
 	struct client *c = NULL;
 	bool older = false;

@@ -4,7 +4,6 @@
 
 #include "ctl/verbs/submit.h"
 #include "ctl/verbs/verb.h"
-#include "proto/host/memory.h"
 #include "proto/spec/spec.h"
 
 /* ---- the three batch sizes; a stored spec has all of them ---- */
@@ -58,10 +57,9 @@ static const char *size_to_forget(int set)
 /* If one size has a new value, the size that the author did not give must be computed again. */
 static void forget_size(json_t *spec, const struct options *args)
 {
-	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
-	const size_t n = options_all(args, "set", sets);
+	size_t n, bytes;
+	const char **sets = options_all(args, "set", &n);
 	const char *arm, *forgotten;
-	size_t bytes;
 	int set = 0;
 
 	for (size_t i = 0; i < n; i++)

@@ -82,11 +82,12 @@ void spec_source_unload(struct spec_source *source)
 static bool gives(const struct options *args, const char *option, const char *key)
 {
 	const size_t n = strlen(key);
-	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
+	size_t left;
+	const char **sets = options_all(args, option, &left);
 	bool found = false;
 
-	for (size_t i = options_all(args, option, sets); i > 0 && !found; i--)
-		found = strncmp(sets[i - 1], key, n) == 0 && sets[i - 1][n] == '=';
+	for (; left > 0 && !found; left--)
+		found = strncmp(sets[left - 1], key, n) == 0 && sets[left - 1][n] == '=';
 	free(sets);
 	return found;
 }

@@ -66,14 +66,11 @@ static char *set_name(const char *name)
 
 /* The changes of the options; texts that it owns come last in sets. */
 static int take_options(const struct options *args, struct spec_options *how, const char **sets,
-	const char **sweeps, struct ctl_error *e)
+	struct ctl_error *e)
 {
 	const char *name = options_string(args, "name", NULL), *value;
 	char *named;
 
-	how->n_sets = options_all(args, "set", sets);
-	how->n_sweeps = options_all(args, "sweep", sweeps);
-	how->n_sweeps += options_all(args, "keys", sweeps + how->n_sweeps); /* of tune */
 	for (size_t i = 0; i < SHORTHANDS; i++) {
 		value = options_string(args, shorthands[i].option, NULL);
 		if (value)
@@ -91,16 +88,21 @@ static int take_options(const struct options *args, struct spec_options *how, co
 char *submit_parse(struct ctl *ctl, const struct spec_source *source, struct ctl_error *e)
 {
 	const struct options *args = source->args;
-	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
-	const size_t given = options_all(args, "set", sets);
-	const char **sweeps = memory_zeroed(args->n_values + 1, sizeof(*sweeps));
-	struct spec_options how = {
-		.base_dir = source->folder, .world = source->world, .sets = sets, .sweeps = sweeps};
+	const char *sweep = options_has(args, "keys") ? "keys" : "sweep"; /* keys: of tune */
+	size_t given, n_sweeps;
+	const char **sets = options_all(args, "set", &given);
+	const char **sweeps = options_all(args, sweep, &n_sweeps);
+	struct spec_options how = {.base_dir = source->folder,
+		.world = source->world,
+		.sets = sets,
+		.n_sets = given,
+		.sweeps = sweeps,
+		.n_sweeps = n_sweeps};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec *spec = NULL;
 	char *canonical = NULL;
 
-	if (take_options(args, &how, sets, sweeps, e) == 0) {
+	if (take_options(args, &how, sets, e) == 0) {
 		if (spec_parse(source->text, source->n, &how, &spec, errors) != 0)
 			spec_source_report(&ctl->output, source, errors);
 		else
