@@ -43,15 +43,10 @@ const char *checkpoint_section_name(enum checkpoint_section section)
 /* The number in step-N; -1 for another name. */
 static int64_t step_of(const char *name)
 {
-	const size_t n = strlen(CHECKPOINT_STEP);
-	char again[64], *end;
+	char again[64];
 	long long step;
 
-	if (strncmp(name, CHECKPOINT_STEP, n) != 0)
-		return -1;
-	errno = 0;
-	step = strtoll(name + n, &end, 10);
-	if (errno != 0 || *end != '\0' || step < 0)
+	if (sscanf(name, CHECKPOINT_STEP "%lld", &step) != 1 || step < 0)
 		return -1;
 	snprintf(again, sizeof(again), CHECKPOINT_STEP "%lld", step);
 	return strcmp(again, name) == 0 ? step : -1;
