@@ -340,7 +340,12 @@ static void check(struct relay *r, json_t *params)
 		.wanted = is_wanted,
 	};
 
-	if (r->leaving || !json_is_integer(json_object_get(params, "id")) || asked.spec == NULL ||
+	if (r->leaving) { /* it has no checker any more, and the leader does not wait for it */
+		link_send(r->link, NODE_CHECKED,
+			json_pack("{sO? s[]}", "id", json_object_get(params, "id"), "errors"));
+		return;
+	}
+	if (!json_is_integer(json_object_get(params, "id")) || asked.spec == NULL ||
 		asked.arm == NULL || asked.file == NULL)
 		return;
 	c = memory_zeroed(1, sizeof(*c));
@@ -348,13 +353,6 @@ static void check(struct relay *r, json_t *params)
 	c->params = json_incref(params);
 	asked.arg = c;
 	checker_ask(r->o.checker, &asked);
-}
-
-/* This node leaves and has no checker any more. The leader does not wait for it. */
-static void skip_check(struct relay *r, const json_t *params)
-{
-	link_send(r->link, NODE_CHECKED,
-		json_pack("{sO? s[]}", "id", json_object_get(params, "id"), "errors"));
 }
 
 /* ---- the loss of the leader ---- */
@@ -446,8 +444,6 @@ static void on_message(struct link *link, const char *method, json_t *params, vo
 		on_heartbeat(r, params);
 	else if (strcmp(method, NODE_START) == 0)
 		start(r, params);
-	else if (strcmp(method, NODE_CHECK) == 0 && r->leaving)
-		skip_check(r, params);
 	else if (strcmp(method, NODE_CHECK) == 0)
 		check(r, params);
 	else if (epoch != r->epoch)
