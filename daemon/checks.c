@@ -709,9 +709,7 @@ static void check_clock(struct checks *c)
 	char at[CLOCK_TEXT_BYTES];
 
 	clock_text_s(utc_ns, at);
-	if (utc_ns < 0)
-		fail(c, -EINVAL, NULL, "the clock is at %s (expected a time after 1970)", at);
-	else if (utc_ns / CLOCK_S_NS < BUILT_S)
+	if (utc_ns / CLOCK_S_NS < BUILT_S)
 		warn(c, "%s: the times of runs would be wrong", at);
 	else
 		ok(c, "%s", at);
@@ -729,7 +727,7 @@ static const struct check table[] = {
 	{"gpt2d", NULL, ALL, check_gpt2d, NULL, false},
 	{"settings", NULL, ALL, check_settings,
 		"gpt2d -n prints all errors; the further checks use the defaults", false},
-	{"clock", NULL, ALL | START, check_clock, "set the clock, and start gpt2d again", true},
+	{"clock", NULL, ALL | START, check_clock, "set the clock, and start gpt2d again", false},
 	{"device", "device", ALL | CHECKS_TEST, check_device,
 		"see device and engine in gpt2d.conf(5)", false},
 	{"device", "engine", ALL | CHECKS_TEST, check_program,
