@@ -1,6 +1,5 @@
 #include "ctl/import/spec_draft.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

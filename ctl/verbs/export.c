@@ -6,7 +6,6 @@
  * The vocabulary is the real one, without the padded rows. An untied head is lm_head.weight.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/print/format.h"
 #include "proto/host/memory.h"
 #include "proto/text.h"
 

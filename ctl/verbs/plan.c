@@ -1,5 +1,4 @@
 /* gpt2ctl plan: predicts the step time of a spec on more nodes. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,4 @@
 /* gpt2ctl prune: remove runs that have ended, with their files. */
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ctl/print/members.h"

@@ -2,7 +2,6 @@
 #include "ctl/verbs/submit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ctl/link/interrupt.h"
 #include "ctl/print/members.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "ctl/link/interrupt.h"
-#include "ctl/print/format.h"
 #include "proto/text.h"
 
 int verb_parse_id(const char *word, int64_t *id, struct ctl_error *e)
