@@ -17,6 +17,7 @@
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
+#include "proto/spec/spec.h"
 #include "proto/stats/verdict.h"
 
 enum {
@@ -145,8 +146,7 @@ struct experiment *experiment_create(
 {
 	struct experiment *e = memory_zeroed(1, sizeof(*e));
 
-	e->spec = memory_zeroed(1, sizeof(*e->spec));
-	*e->spec = *spec;
+	e->spec = spec_copy(spec);
 	e->run = run;
 	e->order = order;
 	e->rows = rows;
@@ -161,7 +161,7 @@ static void release(struct experiment *e)
 {
 	json_decref(e->rows);
 	json_decref(e->comparison);
-	free(e->spec);
+	spec_free(e->spec);
 	free(e);
 }
 

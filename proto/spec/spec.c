@@ -31,6 +31,17 @@ int spec_parse(const char *text, size_t n, const struct spec_options *options, s
 	return 0;
 }
 
+struct spec *spec_copy(const struct spec *spec)
+{
+	struct spec *copy = memory_zeroed(1, sizeof(*copy));
+	const size_t bytes = spec->n_arms * sizeof(*spec->arms);
+
+	*copy = *spec;
+	copy->arms = memory_resized(NULL, bytes);
+	memcpy(copy->arms, spec->arms, bytes);
+	return copy;
+}
+
 void spec_free(struct spec *spec)
 {
 	if (spec == NULL)

@@ -20,7 +20,8 @@
  */
 int spec_parse(const char *text, size_t n, const struct spec_options *options, struct spec **out,
 	struct spec_errors *errors);
-void spec_free(struct spec *spec); /* takes NULL */
+struct spec *spec_copy(const struct spec *spec); /* freed with spec_free */
+void spec_free(struct spec *spec);               /* takes NULL */
 
 /* Number of segments of the spec's design, and their order; out has room for all of them. */
 size_t spec_segments(const struct spec *spec);

@@ -310,6 +310,19 @@ static void hash_of(const struct spec *spec, char out[SPEC_HASH_HEX + 1])
 	free(text);
 }
 
+static void test_a_copy_has_its_own_arms(void **state)
+{
+	struct spec *spec = NULL, *copy;
+
+	assert_int_equal(parse_with(", \"arms\": {\"a\": {}, \"b\": {\"seed\": 2}}", 2, &spec), 0);
+	copy = spec_copy(spec);
+	assert_same_specs(copy, spec);
+	assert_ptr_not_equal(copy->arms, spec->arms);
+	spec_free(spec);
+	assert_int_equal(copy->arms[1].config.seed, 2);
+	spec_free(copy);
+}
+
 static void test_hash_is_the_identity(void **state)
 {
 	struct spec *a = NULL, *b = NULL, *c = NULL;
@@ -505,6 +518,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_size_limit),
 		cmocka_unit_test(test_large_texts),
 		cmocka_unit_test(test_mutations),
+		cmocka_unit_test(test_a_copy_has_its_own_arms),
 		cmocka_unit_test(test_hash_is_the_identity),
 		cmocka_unit_test(test_canonical_survives_jansson),
 		cmocka_unit_test(test_client_then_daemon),
