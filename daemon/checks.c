@@ -307,7 +307,7 @@ static void check_metrics(struct checks *c)
 	}
 	if (!metrics_path_valid(path)) {
 		snprintf(error, sizeof(error),
-			"metrics_file: %s: is not a regular file (expected a path ending in .prom)",
+			"metrics_file: %s: is not a regular file, or its name begins with a dot",
 			path);
 		refuse(c, -EINVAL, error);
 		return;

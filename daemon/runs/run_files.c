@@ -53,12 +53,17 @@ static int add_file(struct run_files *f, const char *path, int64_t bytes)
 	return 0;
 }
 
+static bool is_unreadable(const FTSENT *e)
+{
+	return e->fts_info == FTS_NS || e->fts_info == FTS_DNR || e->fts_info == FTS_ERR;
+}
+
 /* path: of the entry, below the folder that is listed. */
 static int list_entry(struct run_files *f, FTS *tree, FTSENT *e, const char *path, const char *skip)
 {
 	if (e->fts_info == FTS_DP)
 		return 0;
-	if (e->fts_info == FTS_NS || e->fts_info == FTS_DNR) /* or it was removed meanwhile */
+	if (is_unreadable(e)) /* or it was removed meanwhile */
 		return e->fts_level > 0 && e->fts_errno == ENOENT ? 0 : -e->fts_errno;
 	if (e->fts_level == 0)
 		return e->fts_info == FTS_D ? 0 : e->fts_info == FTS_SL ? -ELOOP : -ENOTDIR;
@@ -86,6 +91,8 @@ int run_files_list(const char *dir, const char *skip, struct run_files *out)
 
 	while (rc == 0 && (e = fts_read(tree)) != NULL)
 		rc = list_entry(&f, tree, e, e->fts_path + below, skip);
+	if (rc == 0)
+		rc = -errno; /* of the walk; 0 at its end */
 	if (tree != NULL)
 		fts_close(tree);
 	if (rc < 0) {
@@ -180,12 +187,14 @@ int run_files_remove(const char *dir)
 	const FTSENT *e;
 
 	while (rc == 0 && (e = fts_read(tree)) != NULL) {
-		if (e->fts_info == FTS_DNR)
-			rc = -e->fts_errno;
+		if (is_unreadable(e) && (e->fts_level == 0 || e->fts_info == FTS_DNR))
+			rc = e->fts_errno == ENOENT ? 0 : -e->fts_errno;
 		else if (e->fts_level > 0 && e->fts_info != FTS_D && remove(e->fts_path) < 0 &&
 			errno != ENOENT)
 			rc = -errno;
 	}
+	if (rc == 0)
+		rc = -errno; /* of the walk; 0 at its end */
 	if (tree != NULL)
 		fts_close(tree);
 	return rc;

@@ -17,7 +17,7 @@ static const char *const allowed[RUN_STATES] = {
 static void test_reason(void **state)
 {
 	static const char *const said[][2] = {{"cancelled: asked for", "asked for"},
-		{"cancelled", "cancelled"}, {"cancelled by whom", "cancelled by whom"},
+		{"cancelled", "cancelled"}, {"cancelled by a user", "cancelled by a user"},
 		{"timeout: 3 s", "timeout: 3 s"}, {"", ""}};
 	struct run run = {.state = RUN_CANCELLED};
 
